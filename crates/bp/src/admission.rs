@@ -134,7 +134,7 @@ impl Admission {
     }
 
     /// Neighbours that may connect from an address.
-    pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = &Eid> {
+    pub(super) fn nodes_at(&self, address: IpAddr) -> impl Iterator<Item = &Eid> {
         let here = move |networks: &Vec<Network>| networks.iter().any(|it| it.contains(address));
         self.neighbours.iter().filter(move |(_, networks)| here(networks)).map(|(node, _)| node)
     }

@@ -7,19 +7,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use engine::{
-    Area, Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, OpenMode, PathId,
-    Rng, StoreEffect, Ticket,
+    Area, Completion, Effect, EffectError, EffectResult, FileId, FileName, FilestoreRequest,
+    OpenMode, PathId, Rng, StoreEffect, Ticket,
 };
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, EffectDone};
 use super::layer::{Event, LinkId, Refusal, TransferId};
 use super::neighbours::Neighbours;
 
 /// Prefix of the names of files handed to the agent.
 pub(super) const OF_LAYERS: &str = "bundle-";
-
-/// Completion of an effect, for the engine.
-pub(super) type EffectDone = (Ticket, Result<Completion, EffectError>);
 
 /// A complete file, about to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +79,6 @@ pub(super) enum Passed {
 pub(super) struct Arrivals<K> {
     /// Bundles that the engine reads.
     pub(super) blocks: Blocks,
-    pub(super) effects: VecDeque<Effect>,
     steps: BTreeMap<Ticket, Step<K>>,
     /// Bundles on which the agent has not decided.
     coming: BTreeMap<TransferId, Coming<K>>,
@@ -103,7 +99,6 @@ impl<K: Copy + Ord> Arrivals<K> {
     pub(super) fn new(inline: u64, directory: FileName, rng: &mut Rng) -> Self {
         Self {
             blocks: Blocks::default(),
-            effects: VecDeque::new(),
             steps: BTreeMap::new(),
             coming: BTreeMap::new(),
             held: VecDeque::new(),
@@ -131,7 +126,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         {
             return Passed::Whole { install: *ticket, file: from.clone() };
         }
-        let result = self.blocks.pass(effect, &mut self.effects);
+        let result = self.blocks.pass(effect);
         result.map_or(Passed::On, Passed::Completed)
     }
 
@@ -175,9 +170,7 @@ impl<K: Copy + Ord> Arrivals<K> {
     }
 
     fn forget(&mut self, coming: Coming<K>) {
-        let ticket = self.blocks.nobody();
-        let request = FilestoreRequest::DenyFile(coming.file);
-        self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
+        self.blocks.delete(coming.file);
     }
 
     /// Whether undecided bundles of a neighbour are pending.
@@ -200,9 +193,8 @@ impl<K: Copy + Ord> Arrivals<K> {
     }
 
     fn step(&mut self, step: Step<K>, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        let ticket = self.blocks.nobody();
+        let ticket = self.blocks.request(effect);
         self.steps.insert(ticket, step);
-        self.effects.push_back(effect(ticket).into());
     }
 
     /// Handles a completion of the store; returns the completion for the engine, if any.
@@ -215,21 +207,21 @@ impl<K: Copy + Ord> Arrivals<K> {
             self.blocks.forget_ticket(ticket);
             return self.stepped(step, result, neighbours);
         }
-        self.blocks.completed(ticket, result, &mut self.effects)
+        self.blocks.completed(ticket, result)
     }
 
     /// Handles the completion of a step.
     fn stepped(
         &mut self,
         step: Step<K>,
-        result: Result<Completion, EffectError>,
+        result: EffectResult,
         neighbours: &mut Neighbours<K, PathId>,
     ) -> Option<EffectDone> {
         match (step, result) {
-            (Step::Name(coming), Ok(_)) => self.hand_on(coming, neighbours),
+            (Step::Name(coming), Ok(_)) => self.report(coming, neighbours),
             (Step::Open(coming), Ok(Completion::Opened { file, len, .. })) => {
                 if len != coming.len {
-                    self.effects.push_back(StoreEffect::Close { file }.into());
+                    self.blocks.close(file);
                     return Some((coming.install, Err(EffectError::NotFound)));
                 }
                 let (offset, len) = (0, coming.len as usize);
@@ -237,11 +229,11 @@ impl<K: Copy + Ord> Arrivals<K> {
                 self.step(Step::Read(coming, file), read);
             }
             (Step::Read(mut coming, file), result) => {
-                self.effects.push_back(StoreEffect::Close { file }.into());
+                self.blocks.close(file);
                 match result {
                     Ok(Completion::Read(bytes)) if bytes.len() as u64 == coming.len => {
                         coming.bytes = Some(bytes);
-                        self.hand_on(coming, neighbours);
+                        self.report(coming, neighbours);
                     }
                     Ok(_) | Err(_) => return Some((coming.install, Err(EffectError::NotFound))),
                 }
@@ -256,7 +248,7 @@ impl<K: Copy + Ord> Arrivals<K> {
     }
 
     /// Reports a bundle to the agent, or keeps it while the neighbour is paused.
-    fn hand_on(&mut self, coming: Coming<K>, neighbours: &mut Neighbours<K, PathId>) {
+    fn report(&mut self, coming: Coming<K>, neighbours: &mut Neighbours<K, PathId>) {
         let link = coming.link;
         if coming.is_over {
             self.forget(coming);
@@ -286,7 +278,7 @@ impl<K: Copy + Ord> Arrivals<K> {
     pub(super) fn resume(&mut self, link: LinkId, neighbours: &mut Neighbours<K, PathId>) {
         neighbours.hold(link, false);
         for coming in std::mem::take(&mut self.held) {
-            self.hand_on(coming, neighbours);
+            self.report(coming, neighbours);
         }
     }
 
@@ -333,7 +325,7 @@ mod tests {
         let working = FileName::spool("working").unwrap();
         arrivals.came(link, arriving, (Ticket(9), working));
         let Some(Effect::Store(StoreEffect::Filestore { ticket, request })) =
-            arrivals.effects.pop_front()
+            arrivals.blocks.poll_effect()
         else {
             panic!("it gets a name")
         };
@@ -342,7 +334,7 @@ mod tests {
         let result = arrivals.completed((ticket, Ok(Completion::Done)), &mut neighbours);
         assert_eq!((result, neighbours.events.len(), arrivals.memory()), (None, 0, 0));
         let Some(Effect::Store(StoreEffect::Filestore { request, .. })) =
-            arrivals.effects.pop_front()
+            arrivals.blocks.poll_effect()
         else {
             panic!("it goes")
         };

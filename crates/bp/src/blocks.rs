@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::{
-    Completion, Effect, EffectError, FileBytes, FileId, FileJob, FileName, OpenMode, StoreEffect,
-    Ticket, Work,
+    Completion, Effect, EffectError, EffectResult, FileBytes, FileId, FileJob, FileName,
+    FilestoreRequest, OpenMode, StoreEffect, Ticket, Work,
 };
 
 use super::layer::{Content, Outgoing};
@@ -14,8 +14,6 @@ use super::layer::{Content, Outgoing};
 /// First number of files and tickets of this layer; numbers of the store and of the engine are
 /// below.
 const OURS: u64 = 1 << 63;
-
-type EffectResult = Result<Completion, EffectError>;
 
 /// A bundle that the engine reads as a file.
 #[derive(Debug)]
@@ -45,9 +43,13 @@ enum Use {
     Forget,
 }
 
-/// Bundles that the engine reads.
+/// Completion of an effect, for the engine.
+pub(super) type EffectDone = (Ticket, EffectResult);
+
+/// Bundles that the engine reads, and the effects of the layer.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
+    effects: VecDeque<Effect>,
     composed: BTreeMap<u64, Composed>,
     uses: BTreeMap<Ticket, Use>,
     next: u64,
@@ -77,9 +79,32 @@ impl Blocks {
         ticket
     }
 
-    /// A ticket whose completion is ignored.
-    pub(super) fn nobody(&mut self) -> Ticket {
-        self.ticket(Use::Forget)
+    /// Next effect for the driver.
+    pub(super) fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn push(&mut self, effect: StoreEffect) {
+        self.effects.push_back(effect.into());
+    }
+
+    /// Requests an effect of the layer itself. Its completion is ignored unless the layer waits for
+    /// the ticket.
+    pub(super) fn request(&mut self, effect: impl FnOnce(Ticket) -> StoreEffect) -> Ticket {
+        let ticket = self.ticket(Use::Forget);
+        self.push(effect(ticket));
+        ticket
+    }
+
+    /// Deletes a file that nobody owns.
+    pub(super) fn delete(&mut self, name: FileName) {
+        let request = FilestoreRequest::DenyFile(name);
+        self.request(|ticket| StoreEffect::Filestore { ticket, request });
+    }
+
+    /// Closes a file of the layer.
+    pub(super) fn close(&mut self, file: FileId) {
+        self.push(StoreEffect::Close { file });
     }
 
     /// Forgets a ticket whose completion is no longer needed.
@@ -88,33 +113,29 @@ impl Blocks {
     }
 
     /// Passes an effect of the engine on to the store, or completes it.
-    pub(super) fn pass(
-        &mut self,
-        effect: Effect,
-        effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, EffectResult)> {
+    pub(super) fn pass(&mut self, effect: Effect) -> Option<EffectDone> {
         let Effect::Store(store) = &effect else {
-            effects.push_back(effect);
+            self.effects.push_back(effect);
             return None;
         };
         match store {
             StoreEffect::Open { ticket, name, .. } => match number(name) {
-                Some(number) => self.open(number, *ticket, effects),
+                Some(number) => self.open(number, *ticket),
                 None => {
-                    effects.push_back(effect);
+                    self.effects.push_back(effect);
                     None
                 }
             },
             StoreEffect::Read { ticket, file, offset, len } if file.0 >= OURS => {
-                self.read(file.0 - OURS, *ticket, *offset, *len, effects)
+                self.read(file.0 - OURS, *ticket, *offset, *len)
             }
             StoreEffect::Work { ticket, file, work } if file.0 >= OURS => {
-                self.compute(file.0 - OURS, *ticket, work.clone(), effects)
+                self.compute(file.0 - OURS, *ticket, work.clone())
             }
             StoreEffect::Close { file } if file.0 >= OURS => {
                 let composed = self.composed.remove(&(file.0 - OURS));
                 if let Some(file) = composed.and_then(|composed| composed.file) {
-                    effects.push_back(StoreEffect::Close { file }.into());
+                    self.push(StoreEffect::Close { file });
                 }
                 None
             }
@@ -125,18 +146,13 @@ impl Blocks {
             | StoreEffect::Work { .. }
             | StoreEffect::Filestore { .. }
             | StoreEffect::Index { .. } => {
-                effects.push_back(effect);
+                self.effects.push_back(effect);
                 None
             }
         }
     }
 
-    fn open(
-        &mut self,
-        number: u64,
-        theirs: Ticket,
-        effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, EffectResult)> {
+    fn open(&mut self, number: u64, theirs: Ticket) -> Option<EffectDone> {
         let Some(composed) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
         };
@@ -145,18 +161,11 @@ impl Blocks {
             Content::File { name, .. } => name.clone(),
         };
         let ticket = self.ticket(Use::Open { number, theirs });
-        effects.push_back(StoreEffect::Open { ticket, name, mode: OpenMode::Read }.into());
+        self.push(StoreEffect::Open { ticket, name, mode: OpenMode::Read });
         None
     }
 
-    fn read(
-        &mut self,
-        number: u64,
-        theirs: Ticket,
-        offset: u64,
-        len: usize,
-        effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, EffectResult)> {
+    fn read(&mut self, number: u64, theirs: Ticket, offset: u64, len: usize) -> Option<EffectDone> {
         let Some(Composed { bundle, file }) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
         };
@@ -180,19 +189,13 @@ impl Blocks {
             (Content::File { offset, .. }, Some(file)) => {
                 let (file, offset, len) = (*file, offset + from, (to - from) as usize);
                 let ticket = self.ticket(Use::Read { theirs, before, after, len });
-                effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+                self.push(StoreEffect::Read { ticket, file, offset, len });
                 None
             }
         }
     }
 
-    fn compute(
-        &mut self,
-        number: u64,
-        theirs: Ticket,
-        work: Work,
-        effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, EffectResult)> {
+    fn compute(&mut self, number: u64, theirs: Ticket, work: Work) -> Option<EffectDone> {
         let Some(Composed { bundle, file }) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
         };
@@ -208,24 +211,19 @@ impl Blocks {
         };
         let work = Work::new(OverParts { head, tail, offset, len, work });
         let ticket = self.ticket(Use::Work { theirs });
-        effects.push_back(StoreEffect::Work { ticket, file, work }.into());
+        self.push(StoreEffect::Work { ticket, file, work });
         None
     }
 
     /// Handles a completion of the store; returns the resulting completion for the engine, if any.
-    pub(super) fn completed(
-        &mut self,
-        ticket: Ticket,
-        result: EffectResult,
-        effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, EffectResult)> {
+    pub(super) fn completed(&mut self, ticket: Ticket, result: EffectResult) -> Option<EffectDone> {
         if ticket.0 < OURS {
             return Some((ticket, result));
         }
         match (self.uses.remove(&ticket)?, result) {
             (Use::Open { number, theirs }, Ok(Completion::Opened { file, .. })) => {
                 let Some(composed) = self.composed.get_mut(&number) else {
-                    effects.push_back(StoreEffect::Close { file }.into());
+                    self.push(StoreEffect::Close { file });
                     return Some((theirs, Err(EffectError::NotFound)));
                 };
                 composed.file = Some(file);
@@ -401,13 +399,12 @@ mod tests {
         for payload in [Content::Bytes(Bytes::from_static(b"payload")), in_file] {
             let (head, tail) = (Bytes::from_static(b"head"), Bytes::from_static(b"tail"));
             let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
-            let mut effects = VecDeque::new();
             let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
             let mut done = |blocks: &mut Blocks, effect: StoreEffect| {
-                blocks.pass(effect.into(), &mut effects).or_else(|| {
-                    let Some(Effect::Store(effect)) = effects.pop_front() else { return None };
+                blocks.pass(effect.into()).or_else(|| {
+                    let Some(Effect::Store(effect)) = blocks.poll_effect() else { return None };
                     let (ticket, answer) = store.execute(effect)?;
-                    blocks.completed(ticket, answer, &mut effects)
+                    blocks.completed(ticket, answer)
                 })
             };
             let Some((_, Ok(Completion::Opened { file, .. }))) = done(&mut blocks, open) else {
@@ -426,11 +423,10 @@ mod tests {
         let payload = Content::File { name: payload, offset: 0, len: 9 };
         let (head, tail) = (Bytes::new(), Bytes::new());
         let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
-        let mut effects = VecDeque::new();
         let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
-        assert_eq!(blocks.pass(open.into(), &mut effects), None);
-        let ticket = effects.pop_front().unwrap().ticket().unwrap();
-        let result = blocks.completed(ticket, Err(EffectError::NotFound), &mut effects);
+        assert_eq!(blocks.pass(open.into()), None);
+        let ticket = blocks.poll_effect().unwrap().ticket().unwrap();
+        let result = blocks.completed(ticket, Err(EffectError::NotFound));
         assert_eq!(result, Some((Ticket(1), Err(EffectError::NotFound))));
         assert!(blocks.composed.is_empty() && blocks.uses.is_empty());
     }

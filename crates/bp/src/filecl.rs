@@ -23,8 +23,11 @@ pub use super::arrivals::Arriving;
 pub use super::neighbours::Statistics;
 
 use super::agent;
-use super::arrivals::{Arrivals, EffectDone, Passed};
-use super::layer::{Command, Configured, Event, Layer, LinkId, Outcome, Outgoing, Tag};
+use super::arrivals::{Arrivals, Passed};
+use super::blocks::EffectDone;
+use super::layer::{
+    Command, Configured, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
+};
 use super::neighbours::{Bounds, Neighbours, is_up};
 
 /// An engine that sends files.
@@ -217,6 +220,11 @@ impl<E: FileEngine> FileCl<E> {
         }
     }
 
+    fn decided(&mut self, now: Time, transfer: TransferId, why: Option<Refusal>) {
+        let result = self.arrivals.decided(transfer, why);
+        self.complete(now, result);
+    }
+
     fn indicated(&mut self, indication: E::Indication) {
         match E::meaning(indication) {
             Meaning::Sent(session, outcome) => self.neighbours.ended(session, outcome),
@@ -270,14 +278,8 @@ impl<E: FileEngine> Layer for FileCl<E> {
                     self.cancel_session(now, session);
                 }
             }
-            Command::Accept { transfer, .. } => {
-                let result = self.arrivals.decided(transfer, None);
-                self.complete(now, result);
-            }
-            Command::Refuse { transfer, why, .. } => {
-                let result = self.arrivals.decided(transfer, Some(why));
-                self.complete(now, result);
-            }
+            Command::Accept { transfer, .. } => self.decided(now, transfer, None),
+            Command::Refuse { transfer, why, .. } => self.decided(now, transfer, Some(why)),
             Command::Pause { link } => self.neighbours.hold(link, true),
             Command::Resume { link } => self.arrivals.resume(link, &mut self.neighbours),
         }
@@ -334,7 +336,7 @@ impl<E: FileEngine> Engine for FileCl<E> {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.arrivals.effects.pop_front()
+        self.arrivals.blocks.poll_effect()
     }
 
     fn poll_indication(&mut self) -> Option<Event> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, FileId, FileName, FilestoreRequest, Input,
-    OpenMode, StoreEffect, Ticket, Tickets, Time, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectResult, Engine, FileId, FileName, FilestoreRequest, Input,
+    OpenMode, Ticket, Time, Transmit, TxBuf,
 };
 
 use crate::agent::{self, Agent, DeliveryId, RequestError};
@@ -14,11 +14,9 @@ use crate::app::{
 };
 use crate::codec::bp7::{BundleFlags, BundleId, Status, StatusReport};
 use crate::codec::file_part::crc_append;
+use crate::effects::Effects;
 use crate::layer::Content;
 use crate::node::Node;
-
-/// Bytes of a file read at a time.
-const READ: u64 = 256 << 10;
 
 /// Indication of a hosted application or its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,14 +72,7 @@ struct Copying {
 #[derive(Debug)]
 enum Into {
     Memory(BytesMut),
-    File { name: FileName, file: Option<FileId>, step: Step },
-}
-
-/// Last operation on the working file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Write,
-    Sync,
+    File { name: FileName, file: Option<FileId>, is_syncing: bool },
 }
 
 /// An application and its node in one engine, for a driver with all paths and one store.
@@ -97,8 +88,7 @@ pub struct Hosted<A> {
     held: BTreeMap<ArrivalId, Held>,
     /// Deliveries for which the application has no room.
     offered: VecDeque<ArrivalId>,
-    tickets: Tickets<Owner>,
-    effects: VecDeque<Effect>,
+    effects: Effects<Owner>,
     indications: VecDeque<agent::Indication>,
 }
 
@@ -120,8 +110,7 @@ impl<A: Application> Hosted<A> {
             waiting: VecDeque::new(),
             held: BTreeMap::new(),
             offered: VecDeque::new(),
-            tickets: Tickets::new(),
-            effects: VecDeque::new(),
+            effects: Effects::default(),
             indications: VecDeque::new(),
         };
         hosted.exchange(Time::ZERO);
@@ -271,21 +260,6 @@ impl<A: Application> Hosted<A> {
         }
     }
 
-    fn ask(&mut self, owner: Owner, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        let effect = self.tickets.renumbered(owner, effect(Ticket(0)).into());
-        self.effects.push_back(effect);
-    }
-
-    fn open(&mut self, owner: Owner, name: FileName, mode: OpenMode) {
-        self.ask(owner, |ticket| StoreEffect::Open { ticket, name, mode });
-    }
-
-    fn close(&mut self, file: Option<FileId>) {
-        if let Some(file) = file {
-            self.effects.push_back(StoreEffect::Close { file }.into());
-        }
-    }
-
     // Deliveries.
 
     fn deliver(&mut self, now: Time, arrival: ArrivalId) {
@@ -306,7 +280,7 @@ impl<A: Application> Hosted<A> {
 
     fn drop_arrival(&mut self, arrival: ArrivalId) {
         if let Some(held) = self.held.remove(&arrival) {
-            self.close(held.open);
+            self.effects.close(held.open);
         }
     }
 
@@ -329,20 +303,18 @@ impl<A: Application> Hosted<A> {
             }
             (Content::File { name, .. }, None) => {
                 let name = name.clone();
-                self.open(Owner::Reading(arrival), name, OpenMode::Read);
+                self.effects.open(Owner::Reading(arrival), name, OpenMode::Read);
             }
             (Content::File { offset, len, .. }, Some(file)) => {
-                let (from, left) = (offset + held.at, (len - held.at).min(READ));
-                let len = usize::try_from(left).unwrap_or(usize::MAX);
-                let read = |ticket| StoreEffect::Read { ticket, file, offset: from, len };
-                self.ask(Owner::Reading(arrival), read);
+                let (offset, left) = (offset + held.at, len - held.at);
+                self.effects.read(Owner::Reading(arrival), file, offset, left);
             }
         }
     }
 
-    fn on_read(&mut self, now: Time, arrival: ArrivalId, result: Result<Completion, EffectError>) {
+    fn on_read(&mut self, now: Time, arrival: ArrivalId, result: EffectResult) {
         let Some(held) = self.held.get_mut(&arrival) else {
-            return self.close_orphan(&result);
+            return self.effects.close_orphan(&result);
         };
         match result {
             Ok(Completion::Opened { file, .. }) => {
@@ -371,19 +343,22 @@ impl<A: Application> Hosted<A> {
         let (file, crc) = (excerpt.file.clone(), excerpt.crc_before);
         let inline = self.node.agent().config().limits.inline as u64;
         let into = if outgoing.payload_len() <= inline {
-            Into::Memory(BytesMut::new())
+            Into::Memory(match &outgoing.request.payload {
+                Content::Bytes(head) => BytesMut::from(&head[..]),
+                Content::File { .. } => BytesMut::new(),
+            })
         } else {
             let working = |agent: &mut Agent| agent.working_file();
             let name = self.node.with_agent(now, working);
-            Into::File { name, file: None, step: Step::Write }
+            Into::File { name, file: None, is_syncing: false }
         };
         self.copying.insert(id, Copying { outgoing, source: None, into, bytes: 0, crc });
-        self.open(Owner::Copying(id), file, OpenMode::Read);
+        self.effects.open(Owner::Copying(id), file, OpenMode::Read);
     }
 
-    fn on_copied(&mut self, now: Time, id: OutgoingId, result: Result<Completion, EffectError>) {
+    fn on_copied(&mut self, now: Time, id: OutgoingId, result: EffectResult) {
         let Some(copying) = self.copying.get_mut(&id) else {
-            return self.close_orphan(&result);
+            return self.effects.close_orphan(&result);
         };
         match result {
             Ok(Completion::Opened { file, .. }) if copying.source.is_none() => {
@@ -392,34 +367,24 @@ impl<A: Application> Hosted<A> {
                     Into::Memory(_) => self.copy(now, id),
                     Into::File { name, .. } => {
                         let name = name.clone();
-                        self.open(Owner::Copying(id), name, OpenMode::Truncate);
+                        self.effects.open(Owner::Copying(id), name, OpenMode::Truncate);
                     }
                 }
             }
             Ok(Completion::Opened { file: opened, .. }) => {
-                if let Into::File { file, .. } = &mut copying.into {
+                if let (Into::File { file, .. }, Content::Bytes(head)) =
+                    (&mut copying.into, &copying.outgoing.request.payload)
+                {
                     *file = Some(opened);
+                    self.effects.write(Owner::Copying(id), opened, 0, head.clone());
                 }
-                self.write_head(id);
             }
             Ok(Completion::Read(bytes)) => self.append(now, id, bytes),
             Ok(_) => match copying.into {
-                Into::File { step: Step::Sync, .. } => self.copied(now, id),
-                Into::File { step: Step::Write, .. } | Into::Memory(_) => self.copy(now, id),
+                Into::File { is_syncing: true, .. } => self.copied(now, id),
+                Into::File { .. } | Into::Memory(_) => self.copy(now, id),
             },
-            Err(error) => self.not_copied(now, id, error.to_string()),
-        }
-    }
-
-    /// Writes the beginning of a payload.
-    fn write_head(&mut self, id: OutgoingId) {
-        let Some(copying) = self.copying.get(&id) else { return };
-        if let (Content::Bytes(bytes), Into::File { file: Some(file), .. }) =
-            (&copying.outgoing.request.payload, &copying.into)
-        {
-            let (bytes, file) = (bytes.clone(), *file);
-            let write = |ticket| StoreEffect::Write { ticket, file, offset: 0, bytes };
-            self.ask(Owner::Copying(id), write);
+            Err(error) => self.on_copy_failure(now, id, error.to_string()),
         }
     }
 
@@ -430,21 +395,17 @@ impl<A: Application> Hosted<A> {
             return;
         };
         if copying.bytes < excerpt.len {
-            let (offset, left) =
-                (excerpt.offset + copying.bytes, (excerpt.len - copying.bytes).min(READ));
-            let len = usize::try_from(left).unwrap_or(usize::MAX);
-            let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
-            return self.ask(Owner::Copying(id), read);
+            let (offset, left) = (excerpt.offset + copying.bytes, excerpt.len - copying.bytes);
+            return self.effects.read(Owner::Copying(id), file, offset, left);
         }
         if copying.crc != excerpt.crc_after {
-            return self.not_copied(now, id, CHANGED.to_owned());
+            return self.on_copy_failure(now, id, CHANGED.to_owned());
         }
         match &mut copying.into {
             Into::Memory(_) => self.copied(now, id),
-            Into::File { file: Some(file), step, .. } => {
-                *step = Step::Sync;
-                let file = *file;
-                self.ask(Owner::Copying(id), |ticket| StoreEffect::Sync { ticket, file });
+            Into::File { file: Some(file), is_syncing, .. } => {
+                *is_syncing = true;
+                self.effects.sync(Owner::Copying(id), *file);
             }
             Into::File { file: None, .. } => {}
         }
@@ -453,7 +414,7 @@ impl<A: Application> Hosted<A> {
     fn append(&mut self, now: Time, id: OutgoingId, bytes: Bytes) {
         let Some(copying) = self.copying.get_mut(&id) else { return };
         if bytes.is_empty() {
-            return self.not_copied(now, id, CHANGED.to_owned());
+            return self.on_copy_failure(now, id, CHANGED.to_owned());
         }
         let offset = copying.outgoing.request.payload.len() + copying.bytes;
         copying.crc = crc_append(copying.crc, &bytes);
@@ -465,9 +426,7 @@ impl<A: Application> Hosted<A> {
                 self.copy(now, id);
             }
             Into::File { file: Some(file), .. } => {
-                let file = *file;
-                let write = |ticket| StoreEffect::Write { ticket, file, offset, bytes };
-                self.ask(Owner::Copying(id), write);
+                self.effects.write(Owner::Copying(id), *file, offset, bytes);
             }
             Into::File { file: None, .. } => {}
         }
@@ -476,19 +435,14 @@ impl<A: Application> Hosted<A> {
 
     fn copied(&mut self, now: Time, id: OutgoingId) {
         let Some(copying) = self.copying.remove(&id) else { return };
-        self.close(copying.source);
+        self.effects.close(copying.source);
         let mut outgoing = copying.outgoing;
         let len = outgoing.payload_len();
         outgoing.excerpt = None;
         match copying.into {
-            Into::Memory(buffer) => {
-                if let Content::Bytes(head) = &outgoing.request.payload {
-                    let payload = [head.clone(), buffer.freeze()].concat();
-                    outgoing.request.payload = Content::Bytes(payload.into());
-                }
-            }
+            Into::Memory(buffer) => outgoing.request.payload = Content::Bytes(buffer.freeze()),
             Into::File { name, file, .. } => {
-                self.close(file);
+                self.effects.close(file);
                 outgoing.request.payload = Content::File { name, offset: 0, len };
                 outgoing.request.owns_file = true;
             }
@@ -496,7 +450,7 @@ impl<A: Application> Hosted<A> {
         self.submit(now, outgoing);
     }
 
-    fn not_copied(&mut self, now: Time, id: OutgoingId, why: String) {
+    fn on_copy_failure(&mut self, now: Time, id: OutgoingId, why: String) {
         if let Some(copying) = self.copying.remove(&id) {
             self.drop_copy(copying);
             self.application.handle_event(now, Event::Refused { id, why });
@@ -504,16 +458,15 @@ impl<A: Application> Hosted<A> {
     }
 
     fn drop_copy(&mut self, copying: Copying) {
-        self.close(copying.source);
+        self.effects.close(copying.source);
         if let Into::File { name, file, .. } = copying.into {
-            self.close(file);
+            self.effects.close(file);
             self.remove(name);
         }
     }
 
     fn remove(&mut self, name: FileName) {
-        let request = FilestoreRequest::DenyFile(name);
-        self.ask(Owner::Nobody, |ticket| StoreEffect::Filestore { ticket, request });
+        self.effects.filestore(Owner::Nobody, FilestoreRequest::DenyFile(name));
     }
 
     /// Passes a bundle to the agent.
@@ -586,15 +539,8 @@ impl<A: Application> Hosted<A> {
         some
     }
 
-    /// Closes the file of a completion that nobody waits for.
-    fn close_orphan(&mut self, result: &Result<Completion, EffectError>) {
-        if let Ok(Completion::Opened { file, .. }) = result {
-            self.close(Some(*file));
-        }
-    }
-
-    fn on_done(&mut self, now: Time, ticket: Ticket, result: Result<Completion, EffectError>) {
-        match self.tickets.take(ticket) {
+    fn on_done(&mut self, now: Time, ticket: Ticket, result: EffectResult) {
+        match self.effects.take_renumbered(ticket) {
             Some((Owner::Application, theirs)) => {
                 self.application.handle_input(now, Input::Done(theirs, result));
             }
@@ -603,7 +549,7 @@ impl<A: Application> Hosted<A> {
             }
             Some((Owner::Reading(arrival), _)) => self.on_read(now, arrival, result),
             Some((Owner::Copying(id), _)) => self.on_copied(now, id, result),
-            Some((Owner::Nobody, _)) | None => self.close_orphan(&result),
+            Some((Owner::Nobody, _)) | None => self.effects.close_orphan(&result),
         }
     }
 }
@@ -634,14 +580,14 @@ impl<A: Application> Engine for Hosted<A> {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        if let Some(effect) = self.effects.pop_front() {
+        if let Some(effect) = self.effects.poll() {
             return Some(effect);
         }
         if let Some(effect) = self.application.poll_effect() {
-            return Some(self.tickets.renumbered(Owner::Application, effect));
+            return Some(self.effects.renumbered(Owner::Application, effect));
         }
         let effect = self.node.poll_effect()?;
-        Some(self.tickets.renumbered(Owner::Node, effect))
+        Some(self.effects.renumbered(Owner::Node, effect))
     }
 
     fn poll_indication(&mut self) -> Option<Self::Indication> {

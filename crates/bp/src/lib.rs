@@ -32,6 +32,7 @@ mod arrivals;
 mod blocks;
 pub mod codec;
 pub mod discovery;
+mod effects;
 pub mod filecl;
 pub mod files;
 pub mod hosted;

@@ -135,7 +135,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
     }
 
     /// Neighbour at an address.
-    pub(super) fn at(&self, address: A) -> Option<LinkId> {
+    pub(super) fn link_at(&self, address: A) -> Option<LinkId> {
         self.by_address.get(&address).copied()
     }
 
@@ -143,7 +143,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
     /// forgotten for another when no reply of the agent is pending; later it counts as a new one.
     /// `None` if too many have pending replies.
     pub(super) fn met(&mut self, address: A, is_owed: impl Fn(LinkId) -> bool) -> Option<LinkId> {
-        if let Some(id) = self.at(address) {
+        if let Some(id) = self.link_at(address) {
             return Some(id);
         }
         let mut strangers = self.links.range(LinkId::CAME..);
@@ -305,6 +305,12 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         for tag in tags {
             self.events.push_back(Event::Sent { link, tag, outcome });
         }
+    }
+
+    /// Counts a fault, and reports it if its neighbour is known.
+    pub(super) fn report_fault(&mut self, link: Option<LinkId>, what: &'static str) {
+        self.statistics.faults += 1;
+        self.events.extend(link.map(|link| Event::PeerFault { link, what }));
     }
 
     /// Reports that bundles could not be sent.

@@ -4,14 +4,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use engine::{
-    Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket, Tickets,
-};
+use engine::{Completion, EffectResult, FileId, FileName, OpenMode};
 
+use super::effects::Effects;
 use super::layer::{Content, Outgoing};
-
-/// Bytes of a file that are read at one time.
-const READ: u64 = 256 << 10;
 
 /// A part of a bundle in one place.
 #[derive(Debug)]
@@ -120,15 +116,30 @@ impl Source {
         });
     }
 
-    /// Closes the file.
-    pub(super) fn close(&self, effects: &mut VecDeque<Effect>) {
-        if let Some(file) = self.payload.as_ref().and_then(|payload| payload.file) {
-            effects.push_back(StoreEffect::Close { file }.into());
+    /// Opens the file, if there is one.
+    pub(super) fn open<P>(&self, purpose: P, effects: &mut Effects<P>) {
+        if let Some(payload) = &self.payload {
+            effects.open(purpose, payload.name.clone(), OpenMode::Read);
         }
     }
 
+    /// Reads the next bytes of the file, unless `ahead` bytes are waiting.
+    pub(super) fn read<P>(&mut self, purpose: P, ahead: usize, effects: &mut Effects<P>) {
+        let Some(payload) = &mut self.payload else { return };
+        let Some(file) = payload.file else { return };
+        if !payload.reading && payload.at < payload.end && payload.held < ahead {
+            payload.reading = true;
+            effects.read(purpose, file, payload.at, payload.end - payload.at);
+        }
+    }
+
+    /// Closes the file.
+    pub(super) fn close<P>(&self, effects: &mut Effects<P>) {
+        effects.close(self.payload.as_ref().and_then(|payload| payload.file));
+    }
+
     /// Handles a completion of the store; returns whether the bundle can still be sent.
-    pub(super) fn completed(&mut self, result: Result<Completion, EffectError>) -> bool {
+    pub(super) fn completed(&mut self, result: EffectResult) -> bool {
         let Some(payload) = &mut self.payload else { return true };
         match result {
             Ok(Completion::Opened { file, .. }) => {
@@ -169,62 +180,5 @@ impl Payload {
             taken += here as u64;
         }
         taken
-    }
-}
-
-/// Pending effects for the files of sources.
-#[derive(Debug)]
-pub(super) struct Files<K> {
-    tickets: Tickets<K>,
-}
-
-impl<K> Default for Files<K> {
-    fn default() -> Self {
-        Self { tickets: Tickets::new() }
-    }
-}
-
-impl<K> Files<K> {
-    /// Opens the file of a source, if it has one.
-    pub(super) fn open(&mut self, of: K, source: &Source, effects: &mut VecDeque<Effect>) {
-        if let Some(payload) = &source.payload {
-            let (name, mode) = (payload.name.clone(), OpenMode::Read);
-            let open = StoreEffect::Open { ticket: Ticket(0), name, mode };
-            effects.push_back(self.tickets.renumbered(of, open.into()));
-        }
-    }
-
-    /// Reads the next bytes of a source's file, unless `ahead` bytes are waiting.
-    pub(super) fn read(
-        &mut self,
-        of: K,
-        source: &mut Source,
-        ahead: usize,
-        effects: &mut VecDeque<Effect>,
-    ) {
-        let Some(payload) = &mut source.payload else { return };
-        let Some(file) = payload.file else { return };
-        if payload.reading || payload.at >= payload.end || payload.held >= ahead {
-            return;
-        }
-        payload.reading = true;
-        let (offset, len) = (payload.at, (payload.end - payload.at).min(READ) as usize);
-        let read = StoreEffect::Read { ticket: Ticket(0), file, offset, len };
-        effects.push_back(self.tickets.renumbered(of, read.into()));
-    }
-
-    /// Owner of a completed effect.
-    pub(super) fn completed(&mut self, ticket: Ticket) -> Option<K> {
-        self.tickets.take(ticket).map(|(of, _)| of)
-    }
-
-    /// Closes the file of a completion whose source no longer exists.
-    pub(super) fn orphaned(
-        result: &Result<Completion, EffectError>,
-        effects: &mut VecDeque<Effect>,
-    ) {
-        if let Ok(Completion::Opened { file, .. }) = result {
-            effects.push_back(StoreEffect::Close { file: *file }.into());
-        }
     }
 }

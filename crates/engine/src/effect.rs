@@ -294,6 +294,9 @@ pub enum IndexRequest {
     Load,
 }
 
+/// Completion of an effect, or its error.
+pub type EffectResult = Result<Completion, EffectError>;
+
 /// Result of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {

@@ -36,8 +36,8 @@ mod work;
 
 pub use drain::{Datagram, Drained, drain};
 pub use effect::{
-    Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FilestoreRequest, IndexRequest,
-    OpenMode, PathEffect, StoreEffect, StreamEffect, Ticket,
+    Completion, DirEntry, Effect, EffectError, EffectResult, EntryKind, FileId, FilestoreRequest,
+    IndexRequest, OpenMode, PathEffect, StoreEffect, StreamEffect, Ticket,
 };
 pub use memory::MemoryStore;
 pub use name::{Area, FileName, NameError};
@@ -62,7 +62,7 @@ pub enum Input<'a> {
     /// A path came up, went down, filled up or drained.
     Path(PathId, PathEvent),
     /// An effect completed or failed.
-    Done(Ticket, Result<Completion, EffectError>),
+    Done(Ticket, EffectResult),
 }
 
 /// A protocol engine: pure state, driven from outside.

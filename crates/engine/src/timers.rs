@@ -35,6 +35,14 @@ impl<K: Copy + Ord> Timers<K> {
         self.order.insert((at, key));
     }
 
+    /// Arms `key` for `at`, or disarms it without a time.
+    pub fn set_or_cancel(&mut self, key: K, at: Option<Time>, why: &'static str) {
+        match at {
+            Some(at) => self.set(key, at, why),
+            None => drop(self.cancel(key)),
+        }
+    }
+
     /// Disarms `key` and returns its deadline.
     pub fn cancel(&mut self, key: K) -> Option<Deadline> {
         let old = self.armed.remove(&key)?;

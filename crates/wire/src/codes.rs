@@ -1,43 +1,13 @@
 //! Macros for enums of one-byte codes and for sets of flags.
 
-/// Defines an enum of one-byte codes, with a variant for unknown ones.
-#[macro_export]
-macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $code:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name {
-            $($(#[$case_doc])* $case,)*
-            /// A code without a name.
-            Other(u8),
-        }
-
-        impl $name {
-            /// Returns the variant of a code.
-            #[must_use]
-            pub const fn from_code(code: u8) -> Self {
-                match code {
-                    $($code => Self::$case,)*
-                    other => Self::Other(other),
-                }
-            }
-
-            /// Returns the code on the wire.
-            #[must_use]
-            pub const fn code(self) -> u8 {
-                match self {
-                    $(Self::$case => $code,)*
-                    Self::Other(code) => code,
-                }
-            }
-        }
-    };
-}
-
-/// Defines an enum of codes whose `Display` is their name, with a variant for unknown ones.
+/// Defines an enum of codes whose `Display` is their name, with a variant for unknown ones. Codes
+/// are of one byte and unknown ones shown as `code 9`, unless the table gives a type and a word.
 #[macro_export]
 macro_rules! named_codes {
-    ($(#[$about:meta])* $name:ident {
+    ($(#[$about:meta])* $name:ident { $($codes:tt)+ }) => {
+        $crate::named_codes! { $(#[$about])* $name(u8, "code") { $($codes)+ } }
+    };
+    ($(#[$about:meta])* $name:ident($code:ty, $other:literal) {
         $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
     }) => {
         $(#[$about])*
@@ -45,13 +15,13 @@ macro_rules! named_codes {
         pub enum $name {
             $($(#[$doc])* $variant,)+
             /// A code without a name.
-            Other(u8),
+            Other($code),
         }
 
         impl $name {
             /// Returns the variant of a code.
             #[must_use]
-            pub const fn from_code(code: u8) -> Self {
+            pub const fn from_code(code: $code) -> Self {
                 match code {
                     $($value => Self::$variant,)+
                     other => Self::Other(other),
@@ -60,7 +30,7 @@ macro_rules! named_codes {
 
             /// Returns the code on the wire.
             #[must_use]
-            pub const fn code(self) -> u8 {
+            pub const fn code(self) -> $code {
                 match self {
                     $(Self::$variant => $value,)+
                     Self::Other(code) => code,
@@ -72,7 +42,7 @@ macro_rules! named_codes {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 match self {
                     $(Self::$variant => f.write_str($text),)+
-                    Self::Other(code) => write!(f, "code {code}"),
+                    Self::Other(code) => write!(f, concat!($other, " {}"), code),
                 }
             }
         }

@@ -13,6 +13,7 @@ use session::timer::TICK;
 use super::config::{Boot, Config, millis};
 use super::held::Held;
 use super::record::Record;
+use super::store::Job;
 use super::{Agent, Alarm};
 
 /// Longest time between two records of the clocks while there are bundles.
@@ -61,7 +62,7 @@ pub(super) struct Clocks {
 #[derive(Debug)]
 pub(super) struct Life {
     /// Its milliseconds at [`Time::ZERO`].
-    kept: i64,
+    pub(super) kept: i64,
     /// Clocks of an earlier boot, and the first number of this run: the time between the two boots
     /// is not known until the wall clock is right.
     gap: Option<(Clocks, u64)>,
@@ -74,10 +75,6 @@ impl Life {
     pub(super) fn new(clock: Option<u64>) -> Self {
         let kept = i64::try_from(clock.unwrap_or(0)).unwrap_or(i64::MAX);
         Self { kept, gap: None, noted: None }
-    }
-
-    pub(super) const fn kept(&self) -> i64 {
-        self.kept
     }
 
     /// Sets the clock such that it goes on from the end of an earlier run. `first` is the first
@@ -201,12 +198,12 @@ impl Agent {
             return;
         };
         let record = Record::Held(self.record(held)).encode();
-        self.store.put_again(number, record);
+        self.store.put(Job::Forget, number, record);
     }
 
     /// Records all clocks, and does so again in a minute while there are bundles.
     pub(super) fn note_clocks(&mut self, now: Time) {
-        if !self.config.persistent || !self.restart.is_ready() {
+        if !self.config.persistent || !self.restart.is_ready {
             return;
         }
         let clock = self.clock();
@@ -247,7 +244,7 @@ mod tests {
         let mut life = Life::new(after.1);
         let before = Clocks { kept_ms: 5_000_000, boot, dtn_ms };
         life.resume(now, &config(after.0, after.1), before, 9);
-        let clock = Clock { dtn: after.1, kept: life.kept() };
+        let clock = Clock { dtn: after.1, kept: life.kept };
         assert_eq!(clock.moment(Time::ZERO, clock.kept_ms(now)), now);
         clock.kept_ms(now) - 5_000_000
     }

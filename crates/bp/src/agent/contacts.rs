@@ -10,8 +10,8 @@ use engine::Time;
 use super::super::layer::{Command, LinkId, Neighbour};
 use super::config::Routing;
 use super::forwarder::{Down, Up};
+use super::next_hop::node;
 use super::outgoing::Retry;
-use super::planned::node;
 use super::{Agent, Alarm, Indication, LinkRef};
 use crate::codec::bp7::Eid;
 use crate::routes::Priority;
@@ -23,13 +23,37 @@ const TURN: Duration = Duration::from_millis(1);
 /// cause one search.
 const VOLUME: Duration = Duration::from_secs(1);
 /// Interval in which bundles without a route are routed again in any case.
-const WAITING: Duration = Duration::from_secs(60);
+pub(super) const WAITING: Duration = Duration::from_secs(60);
 
 /// Bundles of one turn without a route: destination, giver and priority, with length and expiry. A
 /// longer one that expires no later has no route either, because a turn only reserves volume.
 type Misses = BTreeMap<(Eid, Option<Eid>, Priority), (u64, Time)>;
 
 impl Agent {
+    /// Neighbours with queued bundles or bundles in transit, to which an on-demand driver opens
+    /// links.
+    #[must_use]
+    pub fn wanted(&self) -> BTreeSet<Eid> {
+        self.forwarder.wanted()
+    }
+
+    /// Neighbours that can be reached.
+    #[must_use]
+    pub fn nodes_up(&self) -> BTreeSet<Eid> {
+        self.forwarder.up().filter_map(|(_, node)| node.cloned()).collect()
+    }
+
+    /// Links that can be used.
+    pub fn links_up(&self) -> impl Iterator<Item = LinkRef> {
+        self.forwarder.up().map(|(at, _)| at)
+    }
+
+    /// Whether a neighbour can be reached.
+    #[must_use]
+    pub fn reaches(&self, node: &Eid) -> bool {
+        self.forwarder.reaches(node)
+    }
+
     pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
         let configured = self.config.links.get(&at).cloned();
         let has_no_name = configured.is_none() && neighbour.node.is_none();
@@ -59,7 +83,7 @@ impl Agent {
 
     pub(super) fn link_down(&mut self, now: Time, at: LinkRef, why: &'static str) {
         let Some(Down { node, bundles }) = self.forwarder.link_down(at) else {
-            return self.not_connected(now, at);
+            return self.on_unconnected(now, at);
         };
         let is_lost = node.as_ref().is_some_and(|node| !self.forwarder.reaches(node));
         if let Some(node) = node.as_ref().filter(|_| is_lost) {
@@ -67,7 +91,7 @@ impl Agent {
         }
         // The layer will not report on unreported transmissions any more.
         for (tag, number) in bundles {
-            self.not_sent(now, at, tag, number, Retry::Now);
+            self.reroute(now, at, tag, number, Retry::Now);
         }
         self.user.indicate(Indication::Down { node: node.clone(), why });
         if let Some(node) = node {
@@ -77,7 +101,7 @@ impl Agent {
     }
 
     /// Handles the failure of a layer to connect to a neighbour.
-    fn not_connected(&mut self, now: Time, at: LinkRef) {
+    fn on_unconnected(&mut self, now: Time, at: LinkRef) {
         let Some(node) = self.config.links.get(&at).cloned() else { return };
         if !self.forwarder.reaches(&node) && self.set_failed(now, &node, true) {
             self.leave(now, &node);
@@ -87,10 +111,10 @@ impl Agent {
     /// Records whether a neighbour is down after a failure, and reports it to the router. Returns
     /// whether that is a change.
     pub(super) fn set_failed(&mut self, now: Time, node: &Eid, has_failed: bool) -> bool {
-        if let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) =
-            (&mut self.config.routing, node)
+        if let (Routing::ContactGraph(router, _), Some(node)) =
+            (&mut self.config.routing, node.ipn_node())
         {
-            router.set_failed(now, *node, has_failed);
+            router.set_failed(now, node, has_failed);
         }
         self.forwarder.set_failed(node, has_failed)
     }
@@ -140,7 +164,7 @@ impl Agent {
         if self.is_copying() {
             return self.spread(now);
         }
-        if self.forwarder.has_again() {
+        if !self.forwarder.again.is_empty() {
             return self.arm_dispatch_at(now + VOLUME);
         }
         self.forwarder.wait_again();
@@ -166,7 +190,7 @@ impl Agent {
     pub(super) fn dispatch_again(&mut self, now: Time) {
         let mut misses = Misses::new();
         // Taken before the first is routed: bundles that wait again must not start another turn.
-        let turn = iter::from_fn(|| self.forwarder.pop_again()).take(BATCH);
+        let turn = iter::from_fn(|| self.forwarder.again.pop_first()).take(BATCH);
         let turn: Vec<u64> = turn.collect();
         for number in turn {
             self.route_again(now, number, &mut misses);
@@ -202,12 +226,12 @@ impl Agent {
 
     /// Sets the timers of the next turn, and of the next search for bundles without a route.
     pub(super) fn arm_dispatch(&mut self, now: Time) {
-        if !self.forwarder.has_again() {
+        if self.forwarder.again.is_empty() {
             self.timers.cancel(Alarm::Turn);
         } else if self.timers.get(Alarm::Turn).is_none() {
             self.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
         }
-        if !self.forwarder.has_waiting() {
+        if self.forwarder.waiting.is_empty() {
             self.timers.cancel(Alarm::Dispatch);
         } else if self.is_planned() {
             let wait = if self.forwarder.may_use_volume() { VOLUME } else { WAITING };
@@ -215,12 +239,8 @@ impl Agent {
         }
     }
 
-    /// Has bundles without a route routed again in a while, whatever happens until then.
-    pub(super) fn dispatch_later(&mut self, now: Time) {
-        self.arm_dispatch_at(now + WAITING);
-    }
-
-    fn arm_dispatch_at(&mut self, at: Time) {
+    /// Has bundles without a route routed again at a time, whatever happens until then.
+    pub(super) fn arm_dispatch_at(&mut self, at: Time) {
         if self.timers.get(Alarm::Dispatch).is_none_or(|deadline| deadline.at > at) {
             self.timers.set(Alarm::Dispatch, at, "another search for routes of bundles");
         }
@@ -240,7 +260,7 @@ impl Agent {
         let (forwarder, timeout) = (&self.forwarder, self.config.contact_timeout);
         let changes = self.planned.look(now, router, timeout, |node| forwarder.reaches(node));
         for (at, node) in &self.config.links {
-            let is_open = self.planned.has_contact(node) || self.forwarder.is_discovered(*at);
+            let is_open = self.planned.has_contact(node) || self.forwarder.discovered.contains(at);
             let link = at.link;
             if self.forwarder.set_open(*at, is_open) {
                 let command =
@@ -261,11 +281,7 @@ impl Agent {
         if !changes.started.is_empty() || !changes.over.is_empty() {
             self.forwarder.wait_again();
         }
-        match changes.next {
-            Some(at) => self.timers.set(Alarm::Contact, at, "a contact begins, ends or is missed"),
-            None => {
-                self.timers.cancel(Alarm::Contact);
-            }
-        }
+        let why = "a contact begins, ends or is missed";
+        self.timers.set_or_cancel(Alarm::Contact, changes.next, why);
     }
 }

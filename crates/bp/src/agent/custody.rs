@@ -14,14 +14,13 @@ use std::ops::Range;
 use engine::{Rng, Time};
 use session::ranges::Ranges;
 
-use super::super::layer::Tag;
 use super::head::Key;
 use super::held::Custody;
-use super::{Agent, Alarm, Believe, Held, Indication, LinkRef, Version};
+use super::{Agent, Alarm, Believe, Held, Indication, Version};
 use crate::codec::bp6::{
-    self, AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
+    AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
 };
-use crate::codec::bp7::{CreationTimestamp, Eid};
+use crate::codec::bp7::{BundleFlags, Eid, Reason};
 
 /// Most bundles in one aggregate signal.
 const AGGREGATE_MAX: usize = 1024;
@@ -60,11 +59,6 @@ impl Custodies {
         given
     }
 
-    /// Number under which custodians may acknowledge a bundle.
-    pub(super) fn number_of(&self, held: &Held) -> Option<u64> {
-        held.custody.as_ref()?.number
-    }
-
     /// Removes a bundle.
     pub(super) fn forget(&mut self, number: u64, custody: Option<&Custody>) {
         let Some(custody) = custody else { return };
@@ -94,15 +88,6 @@ impl Agent {
         Custody { number: given, ..Custody::default() }
     }
 
-    /// Records the neighbour to which a bundle in custody is being sent.
-    pub(super) fn is_given(&mut self, at: LinkRef, tag: Tag, number: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        let to = held.sending.get(&(at, tag)).map(|sending| sending.to.clone());
-        if let (Some(custody), Some(to)) = (&mut held.custody, to) {
-            custody.given.insert(to);
-        }
-    }
-
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
     pub(super) fn take_custody(&mut self, number: u64, held: &mut Held) {
@@ -126,13 +111,13 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some((custodian, custody_number)) = held.arrival.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
-        self.report_custody(now, number);
+        self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
         let addressee = (custodian, custody_number);
         self.signal(now, addressee, &key, total, CustodyReason::NoInformation);
     }
 
     /// Signals redundant reception of a bundle that is, or was, here (RFC 5050 §5.6 step 4).
-    pub(super) fn custody_is_known(&mut self, now: Time, held: &Held) {
+    pub(super) fn signal_redundant(&mut self, now: Time, held: &Held) {
         if held.head.requests_custody() && self.config.custody.accept {
             let addressee = (held.head.custodian().clone(), held.head.custody_number());
             let reason = CustodyReason::RedundantReception;
@@ -168,9 +153,7 @@ impl Agent {
             return;
         }
         let Key { source, creation, fragment, .. } = key.clone();
-        let CreationTimestamp { time_ms, sequence } = creation;
-        let creation = bp6::CreationTimestamp { time_s: time_ms / 1000, sequence };
-        let subject = Subject { source, creation, fragment };
+        let subject = Subject { source, creation: creation.into(), fragment };
         let time = self.dtn_time_six(now);
         let signal = CustodySignal { subject, succeeded, reason, time };
         self.send_record_six(
@@ -202,9 +185,7 @@ impl Agent {
     /// Handles the signal of a custodian that accepted or refused custody (RFC 5050 §5.11, §5.12).
     pub(super) fn custody_signal(&mut self, from: &Signaller, signal: &CustodySignal) {
         let Subject { source, creation, fragment } = signal.subject.clone();
-        let time_ms = creation.time_s.saturating_mul(1000);
-        let creation = CreationTimestamp { time_ms, sequence: creation.sequence };
-        let key = Key { version: Version::Six, source, creation, fragment };
+        let key = Key { version: Version::Six, source, creation: creation.into(), fragment };
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
         if let Some(&number) = self.by_key.get(&key) {
             self.custody_reported(number, None, has_it, from);
@@ -231,7 +212,7 @@ impl Agent {
     /// numbers is not believed at all.
     pub(super) fn aggregate_signal(&mut self, from: &Signaller, signal: &AggregateCustodySignal) {
         if self.custodies.numbers.is_empty() {
-            return self.is_not_believed(from, "no bundle was sent with a number");
+            return self.ignore_signal(from, "no bundle was sent with a number");
         }
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
         let given = &self.custodies.numbers;
@@ -242,7 +223,7 @@ impl Agent {
             let end = start.saturating_add(fill.length);
             last = end.saturating_sub(1);
             if start < given.start || given.end < end {
-                return self.is_not_believed(from, "no bundle was sent with some of its numbers");
+                return self.ignore_signal(from, "no bundle was sent with some of its numbers");
             }
             numbers.extend(self.custodies.by_number.range(start..end).map(|(_, number)| *number));
         }
@@ -252,7 +233,7 @@ impl Agent {
     }
 
     /// Counts a signal that is not believed.
-    fn is_not_believed(&mut self, from: &Signaller, why: &'static str) {
+    fn ignore_signal(&mut self, from: &Signaller, why: &'static str) {
         self.statistics.signals_ignored += 1;
         let count = self.statistics.signals_ignored;
         // The more there were, the fewer are indicated.
@@ -284,7 +265,7 @@ impl Agent {
         let Some(held) = self.bundles.get(&number) else { return };
         let Some(custody) = &held.custody else { return };
         if !self.believes(held, custody, from) {
-            return self.is_not_believed(from, "the bundle was not sent there");
+            return self.ignore_signal(from, "the bundle was not sent there");
         }
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let len = held.payload.len();
@@ -307,7 +288,7 @@ impl Agent {
     }
 
     /// Starts the custody timer of a bundle that was sent, if this node is its custodian.
-    pub(super) fn has_left(&mut self, now: Time, number: u64) {
+    pub(super) fn await_custody(&mut self, now: Time, number: u64) {
         let again = now + self.config.custody.retransmit_after;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(custody) = &mut held.custody else { return };
@@ -319,12 +300,8 @@ impl Agent {
     }
 
     fn custody_alarm(&mut self) {
-        match self.custodies.by_time.first() {
-            Some((at, _)) => self.timers.set(Alarm::Custody, *at, "a custody timeout"),
-            None => {
-                self.timers.cancel(Alarm::Custody);
-            }
-        }
+        let at = self.custodies.by_time.first().map(|(at, _)| *at);
+        self.timers.set_or_cancel(Alarm::Custody, at, "a custody timeout");
     }
 
     /// Retransmits bundles of which no node accepted custody in time.

@@ -1,13 +1,89 @@
-//! Delivery of bundles to this node (RFC 9171 §5.7).
+//! Delivery of bundles to the users of this node (RFC 9171 §5.7).
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Time;
 
 use super::super::layer::Content;
 use super::custody::Signaller;
-use super::head::{Head, bounds_of_six};
+use super::head::Head;
 use super::{Agent, DeliveryId, Indication, RequestError};
 use crate::codec::bp6;
 use crate::codec::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
+
+/// Registered endpoints, and bundles waiting for their users.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    /// Registered endpoints, and their unconfirmed deliveries.
+    endpoints: BTreeMap<Eid, BTreeSet<u64>>,
+    /// Undelivered bundles for endpoints of this node.
+    undelivered: BTreeMap<Eid, BTreeSet<u64>>,
+}
+
+impl Users {
+    /// Whether an endpoint is registered.
+    pub(super) fn is_registered(&self, endpoint: &Eid) -> bool {
+        self.endpoints.contains_key(endpoint)
+    }
+
+    /// Registers an endpoint.
+    pub(super) fn register(&mut self, endpoint: &Eid) {
+        self.endpoints.insert(endpoint.clone(), BTreeSet::new());
+    }
+
+    /// Deregisters an endpoint. Returns the unconfirmed deliveries.
+    pub(super) fn deregister(&mut self, endpoint: &Eid) -> BTreeSet<u64> {
+        self.endpoints.remove(endpoint).unwrap_or_default()
+    }
+
+    /// Whether an endpoint is registered and has fewer than `most` unconfirmed deliveries.
+    pub(super) fn takes(&self, endpoint: &Eid, most: usize) -> bool {
+        self.endpoints.get(endpoint).is_some_and(|delivering| delivering.len() < most)
+    }
+
+    /// Records a delivery to the user of an endpoint; `false` without a user.
+    pub(super) fn hand_over(&mut self, endpoint: &Eid, number: u64) -> bool {
+        let Some(delivering) = self.endpoints.get_mut(endpoint) else { return false };
+        delivering.insert(number);
+        true
+    }
+
+    /// Records the confirmation of a delivery.
+    pub(super) fn confirm(&mut self, endpoint: &Eid, number: u64) {
+        if let Some(delivering) = self.endpoints.get_mut(endpoint) {
+            delivering.remove(&number);
+        }
+    }
+
+    /// Queues a bundle for a user.
+    pub(super) fn wait(&mut self, endpoint: &Eid, number: u64) {
+        self.undelivered.entry(endpoint.clone()).or_default().insert(number);
+    }
+
+    /// Whether bundles are queued for an endpoint.
+    pub(super) fn has_waiting(&self, endpoint: &Eid) -> bool {
+        self.undelivered.contains_key(endpoint)
+    }
+
+    /// Takes the bundle that waited longest.
+    pub(super) fn pop_waiting(&mut self, endpoint: &Eid) -> Option<u64> {
+        let undelivered = self.undelivered.get_mut(endpoint)?;
+        let next = undelivered.pop_first();
+        if undelivered.is_empty() {
+            self.undelivered.remove(endpoint);
+        }
+        next
+    }
+
+    /// Removes a bundle for an endpoint.
+    pub(super) fn forget(&mut self, endpoint: &Eid, number: u64) {
+        for of in [&mut self.endpoints, &mut self.undelivered] {
+            if let Some(numbers) = of.get_mut(endpoint) {
+                numbers.remove(&number);
+            }
+        }
+    }
+}
 
 impl Agent {
     /// Registers a user for an endpoint. Bundles that wait for it are delivered.
@@ -147,23 +223,21 @@ impl Agent {
                 }
                 Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
             },
-            Head::Six(_) => {
-                match bp6::AdministrativeRecord::decode(&bytes, &bounds_of_six(&bounds)) {
-                    Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
-                        let report = super::reports::of_six(&report);
-                        self.user.indicate(Indication::Report { from, report });
-                    }
-                    Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
-                        self.custody_signal(&signaller, &signal);
-                    }
-                    Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
-                        self.aggregate_signal(&signaller, &signal);
-                    }
-                    Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
-                        return self.no_record(number);
-                    }
+            Head::Six(_) => match bp6::AdministrativeRecord::decode(&bytes, &bounds) {
+                Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
+                    let report = super::reports::of_six(&report);
+                    self.user.indicate(Indication::Report { from, report });
                 }
-            }
+                Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
+                    self.custody_signal(&signaller, &signal);
+                }
+                Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
+                    self.aggregate_signal(&signaller, &signal);
+                }
+                Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
+                    return self.no_record(number);
+                }
+            },
         }
         self.settle(number);
         self.pump_freed(now);

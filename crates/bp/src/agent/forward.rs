@@ -8,6 +8,7 @@ use engine::Time;
 use super::super::layer::{Command, Outcome, Refusal, Tag};
 use super::super::routes::{Priority, Route};
 use super::config::Routing;
+use super::contacts::WAITING;
 use super::forwarder::{Place, Reception};
 use super::held::Sending;
 use super::outgoing::{Load, Retry, Unfit};
@@ -23,7 +24,7 @@ impl Agent {
     pub(super) fn route(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
-        if held.is_at_its_hop_limit(&bounds) {
+        if held.head.hop_count(&bounds).is_some_and(|hops| hops.count >= hops.limit) {
             self.delete(now, number, Reason::HopLimitExceeded);
             return;
         }
@@ -32,7 +33,7 @@ impl Agent {
                 if let Some(held) = self.bundles.get_mut(&number) {
                     held.waits = true;
                 }
-                self.forwarder.wait(number);
+                self.forwarder.waiting.insert(number);
                 let nodes: BTreeSet<Eid> = self.nodes_up();
                 for node in nodes {
                     self.offer_copy(number, &node);
@@ -63,7 +64,7 @@ impl Agent {
     fn wait(&mut self, now: Time, number: u64) {
         if let Some(held) = self.bundles.get_mut(&number) {
             held.waits = true;
-            self.forwarder.wait(number);
+            self.forwarder.waiting.insert(number);
             self.arm_dispatch(now);
         }
     }
@@ -71,7 +72,7 @@ impl Agent {
     fn enqueue(&mut self, now: Time, number: u64, node: &Eid, route: Option<Route>) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = false;
-        self.forwarder.wait_no_longer(number);
+        self.forwarder.waiting.remove(&number);
         // Parts of it may have failed one after the other.
         if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
             let (bytes, priority) = (held.bytes(), held.priority);
@@ -88,7 +89,7 @@ impl Agent {
     pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
             router.release(route, bytes, priority);
-            self.forwarder.volume_is_released();
+            self.forwarder.has_spare_volume = true;
         }
     }
 
@@ -100,7 +101,7 @@ impl Agent {
 
     /// Sends bundles to neighbours with freed transmission slots.
     pub(super) fn pump_freed(&mut self, now: Time) {
-        while let Some(node) = self.forwarder.pop_freed() {
+        while let Some(node) = self.forwarder.freed.pop_first() {
             self.pump(now, &node);
         }
         self.use_volume(now);
@@ -156,13 +157,16 @@ impl Agent {
     fn send_next(&mut self, at: LinkRef, node: &Eid, place: Place, load: Load) {
         let (_, number) = place;
         let copy_for = self.copy_for(node).cloned();
-        let tag = self.forwarder.new_tag();
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
         let bytes = (end - start).saturating_add(head_len as u64);
+        let tag = self.forwarder.begin(at, number, bytes);
         let sending =
             Sending { to: node.clone(), route: None, part, head_len, hops: held.arrival.hops };
+        if let Some(custody) = &mut held.custody {
+            custody.given.insert(node.clone());
+        }
         held.sending.insert((at, tag), sending);
         held.arrival.is_tried = true;
         if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
@@ -172,7 +176,6 @@ impl Agent {
             }
             self.forwarder.dequeue(node, place);
         }
-        self.forwarder.begin(at, tag, number, bytes);
         self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
     }
@@ -192,22 +195,22 @@ impl Agent {
             self.arm_rests();
         }
         if let Outcome::Failed { acknowledged } = outcome {
-            self.is_kept(at, tag, number, acknowledged);
+            self.keep_acknowledged(at, tag, number, acknowledged);
         }
         match result {
             Reception::Accepted if !self.is_overtaken(at, tag, number) => {
-                self.is_sent(now, at, tag, number);
+                self.on_sent(now, at, tag, number);
             }
-            Reception::Declined => self.not_sent(now, at, tag, number, Retry::NextSession),
+            Reception::Declined => self.reroute(now, at, tag, number, Retry::NextSession),
             Reception::Accepted | Reception::NoRoom | Reception::Failed => {
-                self.not_sent(now, at, tag, number, Retry::Now);
+                self.reroute(now, at, tag, number, Retry::Now);
             }
         }
         if let Some(node) = node {
             self.pump(now, &node);
             if self.forwarder.queue(&node).next().is_none() {
                 // It may take a bundle for which the plan has no route.
-                self.forwarder.volume_is_released();
+                self.forwarder.has_spare_volume = true;
             }
         }
         self.use_volume(now);
@@ -229,15 +232,11 @@ impl Agent {
     }
 
     fn arm_rests(&mut self) {
-        match self.forwarder.rests_until() {
-            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour's back-off"),
-            None => {
-                self.timers.cancel(Alarm::Rest);
-            }
-        }
+        let until = self.forwarder.rests_until();
+        self.timers.set_or_cancel(Alarm::Rest, until, "a neighbour's back-off");
     }
 
-    fn is_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
+    fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
         let copies = self.is_copying();
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
@@ -265,18 +264,18 @@ impl Agent {
         // The destination received it: no more copies are needed.
         if copies && held.destination().node() == node && self.forwarder.reaches_known(&node) {
             held.waits = false;
-            self.forwarder.wait_no_longer(number);
+            self.forwarder.waiting.remove(&number);
             self.withdraw(number, |_| false);
         }
         self.statistics.forwarded += 1;
-        self.has_left(now, number);
+        self.await_custody(now, number);
         self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
         self.user.indicate(Indication::Forwarded { id, to: node });
         self.settle(number);
     }
 
     /// Routes a bundle again after a failed transmission.
-    pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, retry: Retry) {
+    pub(super) fn reroute(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, retry: Retry) {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
@@ -293,7 +292,7 @@ impl Agent {
             Retry::Later => {
                 self.unqueue(number, &sending.to);
                 self.wait(now, number);
-                self.dispatch_later(now);
+                self.arm_dispatch_at(now + WAITING);
             }
         }
     }
@@ -309,7 +308,7 @@ impl Agent {
 
     /// Queues copies for a new neighbour.
     pub(super) fn spread_to(&mut self, node: &Eid) {
-        for number in self.forwarder.waiting() {
+        for number in self.forwarder.waiting.clone() {
             self.offer_copy(number, node);
         }
     }

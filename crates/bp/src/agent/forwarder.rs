@@ -95,25 +95,25 @@ pub(super) struct Forwarder {
     /// Links with a current contact.
     open: BTreeSet<LinkRef>,
     /// Links to nodes that announced themselves.
-    discovered: BTreeSet<LinkRef>,
+    pub(super) discovered: BTreeSet<LinkRef>,
     /// Links of lost ones, until they are down.
     ending: BTreeSet<LinkRef>,
     /// Bundles queued for each neighbour.
     queues: BTreeMap<Eid, BTreeSet<Place>>,
     /// Bundles for which there is no route.
-    waiting: BTreeSet<u64>,
+    pub(super) waiting: BTreeSet<u64>,
     /// Bundles to route again, although they wait or are queued.
-    again: BTreeSet<u64>,
+    pub(super) again: BTreeSet<u64>,
     /// Bundles that a neighbour does not take in its current session: it refused them, or they are
     /// too long.
     declined: BTreeMap<Eid, BTreeSet<u64>>,
     /// Neighbours that are down after a failure: their contact was missed, their link broke, or no
     /// connection was established.
-    failed: BTreeSet<Eid>,
+    pub(super) failed: BTreeSet<Eid>,
     /// Neighbours with freed transmission slots.
-    freed: BTreeSet<Eid>,
+    pub(super) freed: BTreeSet<Eid>,
     /// Whether contact volume was released since bundles were last routed again.
-    has_spare_volume: bool,
+    pub(super) has_spare_volume: bool,
     next_tag: u64,
 }
 
@@ -184,11 +184,6 @@ impl Forwarder {
             let queue = link.node.as_ref().and_then(|node| self.queues.get(node));
             self.again.extend(queue.into_iter().flatten().map(|(_, number)| *number));
         }
-    }
-
-    /// Whether a link leads to a node that announced itself.
-    pub(super) fn is_discovered(&self, at: LinkRef) -> bool {
-        self.discovered.contains(&at)
     }
 
     /// Whether a node that announced itself can be reached.
@@ -263,16 +258,6 @@ impl Forwarder {
         self.again.extend(&self.waiting);
     }
 
-    /// Removes and returns the next bundle to route again.
-    pub(super) fn pop_again(&mut self) -> Option<u64> {
-        self.again.pop_first()
-    }
-
-    /// Whether bundles are to be routed again.
-    pub(super) fn has_again(&self) -> bool {
-        !self.again.is_empty()
-    }
-
     /// Records that a neighbour does not take a bundle in its current session.
     pub(super) fn decline(&mut self, node: &Eid, number: u64) {
         self.declined.entry(node.clone()).or_default().insert(number);
@@ -299,35 +284,15 @@ impl Forwarder {
         if has_failed { self.failed.insert(node.clone()) } else { self.failed.remove(node) }
     }
 
-    /// Whether a neighbour is down after a failure.
-    pub(super) fn has_failed(&self, node: &Eid) -> bool {
-        self.failed.contains(node)
-    }
-
-    /// Neighbours that are down after a failure.
-    pub(super) fn failed(&self) -> impl Iterator<Item = &Eid> {
-        self.failed.iter()
-    }
-
     /// Bundles in transit over a link that have at least so many bytes.
     pub(super) fn long_ones(&self, at: LinkRef, bytes: u64) -> usize {
         let sending = self.links.get(&at).map(|link| &link.sending.bundles);
         sending.map_or(0, |of| of.values().filter(|(_, len)| *len >= bytes).count())
     }
 
-    /// Records that contact volume was released.
-    pub(super) fn volume_is_released(&mut self) {
-        self.has_spare_volume = true;
-    }
-
     /// Whether bundles wait for a route, and contact volume was released.
     pub(super) fn may_use_volume(&self) -> bool {
         self.has_spare_volume && !self.waiting.is_empty()
-    }
-
-    /// Whether bundles wait for a route.
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
     }
 
     /// Removes a bundle that is gone.
@@ -338,21 +303,6 @@ impl Forwarder {
             numbers.remove(&number);
             !numbers.is_empty()
         });
-    }
-
-    /// Records that a bundle has no route.
-    pub(super) fn wait(&mut self, number: u64) {
-        self.waiting.insert(number);
-    }
-
-    /// Records that a bundle no longer waits for a route.
-    pub(super) fn wait_no_longer(&mut self, number: u64) {
-        self.waiting.remove(&number);
-    }
-
-    /// Number of bundles without a route.
-    pub(super) fn waiting_count(&self) -> usize {
-        self.waiting.len()
     }
 
     /// Traffic with each neighbour that is up, or for which bundles are queued.
@@ -371,22 +321,14 @@ impl Forwarder {
         traffic
     }
 
-    /// Bundles without a route.
-    pub(super) fn waiting(&self) -> Vec<u64> {
-        self.waiting.iter().copied().collect()
-    }
-
-    /// Tag of the next transmission.
-    pub(super) fn new_tag(&mut self) -> Tag {
+    /// Records a transmission of a bundle with `bytes` bytes. Returns its tag.
+    pub(super) fn begin(&mut self, at: LinkRef, number: u64, bytes: u64) -> Tag {
+        let tag = Tag(self.next_tag);
         self.next_tag += 1;
-        Tag(self.next_tag - 1)
-    }
-
-    /// Records a transmission of a bundle with `bytes` bytes.
-    pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, bytes: u64) {
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number, bytes);
         }
+        tag
     }
 
     /// Removes a transmission on which its layer reported. Returns the bundle and its neighbour.
@@ -402,11 +344,6 @@ impl Forwarder {
         if link.sending.remove(tag).is_some() {
             self.freed.extend(link.node.clone());
         }
-    }
-
-    /// Removes and returns the next neighbour with freed transmission slots.
-    pub(super) fn pop_freed(&mut self) -> Option<Eid> {
-        self.freed.pop_first()
     }
 
     /// Starts the back-off of a neighbour if the result of a transmission calls for it; returns

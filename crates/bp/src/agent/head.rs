@@ -1,7 +1,5 @@
 //! Head of a bundle of either version: the blocks before the payload, as far as an agent processes
 //! them.
-//!
-//! Flags are version 7's; flags known to both versions have the same place in both.
 
 use bytes::Bytes;
 use wire::{DecodeError, EncodeError};
@@ -10,8 +8,8 @@ use super::super::routes::Priority;
 use super::config::{COPIES, Version};
 use crate::codec::bp6::{self, Trailer};
 use crate::codec::bp7::{
-    self, BUNDLE_AGE, Bounds, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid, Extension,
-    Fragment, HOP_COUNT, HopCount, PREVIOUS_NODE, PRIMARY_NUMBER, PayloadCrc, Reason,
+    self, BUNDLE_AGE, BlockFlags, Bounds, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid,
+    Extension, Fragment, HOP_COUNT, HopCount, PREVIOUS_NODE, PRIMARY_NUMBER, PayloadCrc, Reason,
 };
 use crate::codec::bpsec::{self, CONFIDENTIALITY, INTEGRITY, Item, SecurityBlock};
 
@@ -50,7 +48,8 @@ impl Key {
         }
     }
 
-    /// Key of a bundle without a source, which no bundle has: its creation time is the last there is.
+    /// Key of a bundle without a source, which no bundle has: its creation time is the last there
+    /// is.
     pub(super) const fn of_number(version: Version, number: u64) -> Self {
         let creation = CreationTimestamp { time_ms: u64::MAX, sequence: number };
         Self { version, source: Eid::None, creation, fragment: None }
@@ -104,10 +103,14 @@ impl From<bp6::Head> for Head {
     }
 }
 
-/// Bounds of version 6 derived from the bounds of version 7.
-pub(super) fn bounds_of_six(bounds: &Bounds) -> bp6::Bounds {
-    let Bounds { head_max, blocks_max, eid_max } = *bounds;
-    bp6::Bounds { head_max, blocks_max, eid_max, ..bp6::Bounds::default() }
+/// Evaluates an expression on the head of either version.
+macro_rules! either {
+    ($self:expr, $head:ident => $value:expr) => {
+        match $self {
+            Self::Six($head) => $value,
+            Self::Seven($head) => $value,
+        }
+    };
 }
 
 impl Head {
@@ -116,7 +119,7 @@ impl Head {
         match prefix.first() {
             None => Ok(None),
             Some(&bp6::VERSION) => {
-                let head = bp6::Head::decode(prefix, &bounds_of_six(bounds))?;
+                let head = bp6::Head::decode(prefix, bounds)?;
                 Ok(head.map(Into::into))
             }
             Some(_) => Ok(bp7::Head::decode(prefix, bounds)?.map(Into::into)),
@@ -124,17 +127,11 @@ impl Head {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Six(head) => head.encode(),
-            Self::Seven(head) => head.encode(),
-        }
+        either!(self, head => head.encode())
     }
 
     pub(super) fn encoded_len(&self) -> usize {
-        match self {
-            Self::Six(head) => head.encoded_len(),
-            Self::Seven(head) => head.encoded_len(),
-        }
+        either!(self, head => head.encoded_len())
     }
 
     /// Offset of the payload in the bytes from which the head was decoded.
@@ -146,10 +143,7 @@ impl Head {
     }
 
     pub(super) fn payload_len(&self) -> u64 {
-        match self {
-            Self::Six(head) => head.payload().len,
-            Self::Seven(head) => head.payload().len,
-        }
+        either!(self, head => head.payload().len)
     }
 
     pub(super) const fn version(&self) -> Version {
@@ -166,40 +160,25 @@ impl Head {
     }
 
     pub(super) const fn source(&self) -> &Eid {
-        match self {
-            Self::Six(head) => &head.primary().source,
-            Self::Seven(head) => &head.primary().source,
-        }
+        either!(self, head => &head.primary().source)
     }
 
     pub(super) const fn destination(&self) -> &Eid {
-        match self {
-            Self::Six(head) => &head.primary().destination,
-            Self::Seven(head) => &head.primary().destination,
-        }
+        either!(self, head => &head.primary().destination)
     }
 
     pub(super) const fn report_to(&self) -> &Eid {
-        match self {
-            Self::Six(head) => &head.primary().report_to,
-            Self::Seven(head) => &head.primary().report_to,
-        }
+        either!(self, head => &head.primary().report_to)
     }
 
     pub(super) const fn flags(&self) -> BundleFlags {
-        match self {
-            Self::Six(head) => BundleFlags(head.primary().flags.0),
-            Self::Seven(head) => head.primary().flags,
-        }
+        either!(self, head => head.primary().flags)
     }
 
     /// Creation timestamp; time 0 if its node had no clock.
-    pub(super) const fn creation(&self) -> CreationTimestamp {
+    pub(super) fn creation(&self) -> CreationTimestamp {
         match self {
-            Self::Six(head) => {
-                let bp6::CreationTimestamp { time_s, sequence } = head.primary().creation;
-                CreationTimestamp { time_ms: time_s.saturating_mul(1000), sequence }
-            }
+            Self::Six(head) => head.primary().creation.into(),
             Self::Seven(head) => head.primary().creation,
         }
     }
@@ -211,14 +190,8 @@ impl Head {
         }
     }
 
-    pub(super) fn fragment(&self) -> Option<Fragment> {
-        match self {
-            Self::Six(head) => head
-                .primary()
-                .fragment
-                .map(|bp6::Fragment { offset, total }| Fragment { offset, total }),
-            Self::Seven(head) => head.primary().fragment,
-        }
+    pub(super) const fn fragment(&self) -> Option<Fragment> {
+        either!(self, head => head.primary().fragment)
     }
 
     /// Class of service, in version 6.
@@ -241,12 +214,8 @@ impl Head {
 
     /// Whether custody is requested; signals could not name a bundle without a source.
     pub(super) const fn requests_custody(&self) -> bool {
-        match self {
-            Self::Six(head) => {
-                head.primary().flags.contains(bp6::BundleFlags::CUSTODY) && !self.is_anonymous()
-            }
-            Self::Seven(_) => false,
-        }
+        let is_six = matches!(self, Self::Six(_));
+        is_six && self.flags().contains(BundleFlags::CUSTODY) && !self.is_anonymous()
     }
 
     /// Current custodian.
@@ -365,25 +334,23 @@ impl Head {
             Some(Fragment { offset, total }) => (offset, total),
             None => (0, self.payload_len()),
         };
-        let (offset, len) = (base.saturating_add(start), end - start);
+        let (fragment, len) =
+            (Some(Fragment { offset: base.saturating_add(start), total }), end - start);
+        let is_replicated = |flags: BlockFlags| start == 0 || flags.contains(BlockFlags::REPLICATE);
         match self {
             Self::Six(head) => {
-                let fragment = Some(bp6::Fragment { offset, total });
                 let primary = bp6::Primary { fragment, ..head.primary().clone() };
-                let replicate = bp6::BlockFlags::REPLICATE;
-                let goes = |block: &&bp6::Block| start == 0 || block.flags().contains(replicate);
+                let goes = |block: &&bp6::Block| is_replicated(block.flags());
                 let blocks = head.blocks().iter().filter(goes).cloned().collect();
                 let mut payload = bp6::Payload { len, ..head.payload().clone() };
                 if end < self.payload_len() {
-                    payload.flags = payload.flags.with(bp6::BlockFlags::LAST);
+                    payload.flags = payload.flags.with(BlockFlags::LAST);
                 }
                 bp6::Head::new(primary, blocks, payload).map(Into::into)
             }
             Self::Seven(head) => {
-                let fragment = Some(Fragment { offset, total });
                 let primary = bp7::Primary { fragment, ..head.primary().clone() };
-                let replicate = bp7::BlockFlags::REPLICATE;
-                let goes = |block: &&bp7::Block| start == 0 || block.flags().contains(replicate);
+                let goes = |block: &&bp7::Block| is_replicated(block.flags());
                 let blocks = head.blocks().iter().filter(goes).cloned().collect();
                 let payload = bp7::Payload { len, ..head.payload() };
                 bp7::Head::new(primary, blocks, payload).map(Into::into)
@@ -399,8 +366,8 @@ impl Head {
                 let primary = bp6::Primary { fragment: None, ..head.primary().clone() };
                 let mut payload = bp6::Payload { len, ..head.payload().clone() };
                 payload.flags = match has_tail {
-                    true => payload.flags.without(bp6::BlockFlags::LAST),
-                    false => payload.flags.with(bp6::BlockFlags::LAST),
+                    true => payload.flags.without(BlockFlags::LAST),
+                    false => payload.flags.with(BlockFlags::LAST),
                 };
                 bp6::Head::new(primary, head.blocks().to_vec(), payload).map(Into::into)
             }
@@ -412,8 +379,8 @@ impl Head {
         }
     }
 
-    /// Reason to delete an arrived bundle, by its blocks (RFC 9171 §5.6 step 3). `is_lenient` accepts
-    /// primary blocks that nothing protects.
+    /// Reason to delete an arrived bundle, by its blocks (RFC 9171 §5.6 step 3). `is_lenient`
+    /// accepts primary blocks that nothing protects.
     pub(super) fn fault(&self, bounds: &Bounds, is_lenient: bool) -> Option<Reason> {
         // Fragments of bundles without an identity cannot be joined (§4.2.3).
         if self.is_anonymous() && (self.may_be_cut() || self.fragment().is_some()) {
@@ -446,9 +413,9 @@ fn process_seven(head: &mut bp7::Head) -> Unknown {
     let mut discarded = Vec::new();
     for block in head.blocks().iter().filter(|block| !KNOWN.contains(&block.kind())) {
         let flags = block.flags();
-        found.deletes |= flags.contains(bp7::BlockFlags::DELETE_BUNDLE);
-        found.reports |= flags.contains(bp7::BlockFlags::REPORT);
-        if flags.contains(bp7::BlockFlags::DISCARD) {
+        found.deletes |= flags.contains(BlockFlags::DELETE_BUNDLE);
+        found.reports |= flags.contains(BlockFlags::REPORT);
+        if flags.contains(BlockFlags::DISCARD) {
             discarded.push(block.number());
         }
     }
@@ -464,7 +431,7 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
     let mut found = Unknown::default();
     let behind = match head.payload().is_last() {
         true => Vec::new(),
-        false => match Trailer::decode(tail, &bounds_of_six(bounds)) {
+        false => match Trailer::decode(tail, bounds) {
             Ok(Some((trailer, _))) => trailer.blocks().to_vec(),
             // It was decoded when it arrived.
             Ok(None) | Err(_) => return found,
@@ -481,9 +448,9 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
                 kept.push(block.clone());
                 continue;
             }
-            found.deletes |= flags.contains(bp6::BlockFlags::DELETE_BUNDLE);
-            found.reports |= flags.contains(bp6::BlockFlags::REPORT);
-            if !flags.contains(bp6::BlockFlags::DISCARD) {
+            found.deletes |= flags.contains(BlockFlags::DELETE_BUNDLE);
+            found.reports |= flags.contains(BlockFlags::REPORT);
+            if !flags.contains(BlockFlags::DISCARD) {
                 kept.push(block.forwarded());
             }
         }
@@ -495,7 +462,7 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
     }
     let mut payload = head.payload().clone();
     if behind.is_empty() {
-        payload.flags = payload.flags.with(bp6::BlockFlags::LAST);
+        payload.flags = payload.flags.with(BlockFlags::LAST);
     }
     if let Ok(new) = bp6::Head::new(head.primary().clone(), before, payload) {
         *head = new;
@@ -576,7 +543,7 @@ fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
     blocks.extend(bp6::Block::previous_hop(departure.node));
     if let Some(id) = departure.custody {
         let custody = bp6::CustodyEnhancement { id, custodian: departure.node.clone() };
-        let flags = bp6::BlockFlags::DISCARD.with(bp6::BlockFlags::REPLICATE);
+        let flags = BlockFlags::DISCARD.with(BlockFlags::REPLICATE);
         blocks.extend(custody.to_block(flags));
     }
     head.set_blocks(blocks);
@@ -599,8 +566,8 @@ fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool,
         return;
     }
     let new_flags = match kind {
-        BUNDLE_AGE | HOP_COUNT => bp7::BlockFlags::REPLICATE,
-        _ => bp7::BlockFlags::default(),
+        BUNDLE_AGE | HOP_COUNT => BlockFlags::REPLICATE,
+        _ => BlockFlags::default(),
     };
     let new = (head.free_number(), new_flags, CrcType::Crc16);
     let (number, flags, crc) = old.unwrap_or(new);
@@ -618,7 +585,7 @@ fn set_copies(head: &mut bp7::Head, copies: Option<u32>) {
     let Some(copies) = copies else { return };
     let number = number.unwrap_or_else(|| head.free_number());
     let data = Item::uint(COPIES, u64::from(copies)).value;
-    let flags = bp7::BlockFlags::DISCARD.with(bp7::BlockFlags::REPLICATE);
+    let flags = BlockFlags::DISCARD.with(BlockFlags::REPLICATE);
     if let Ok(block) = bp7::Block::new(COPIES, number, flags, CrcType::Crc16, &data) {
         head.put_block(block);
     }
@@ -670,7 +637,7 @@ impl Check {
         match self {
             Self::Six { is_last: true } => tail.is_empty(),
             Self::Six { is_last: false } => {
-                let read = Trailer::decode(tail, &bounds_of_six(bounds));
+                let read = Trailer::decode(tail, bounds);
                 matches!(read, Ok(Some((_, len))) if len == tail.len())
             }
             Self::Seven(crc) => matches!(crc.verify(tail), Ok(Some(len)) if len == tail.len()),

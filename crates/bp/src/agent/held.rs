@@ -180,11 +180,6 @@ impl Held {
         self.age_ms.saturating_add(u64::try_from(here).unwrap_or(u64::MAX))
     }
 
-    /// Whether its hop count has reached the hop limit.
-    pub(super) fn is_at_its_hop_limit(&self, bounds: &Bounds) -> bool {
-        self.head.hop_count(bounds).is_some_and(|hops| hops.count >= hops.limit)
-    }
-
     /// Whether it must not go to a neighbour: it came back from there. One without a source cannot be
     /// recognized when it comes back, so it never goes back.
     pub(super) fn avoids(&self, node: &Eid) -> bool {

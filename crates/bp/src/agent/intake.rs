@@ -10,9 +10,6 @@ use super::super::routes::Priority;
 use super::head::{Check, Head};
 use crate::codec::bp7::{Bounds, BundleId, Eid};
 
-/// Bytes of a working file that are read at one time.
-pub(super) const READ: usize = 256 << 10;
-
 /// Giver of a bundle, which waits for the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Giver {
@@ -49,13 +46,13 @@ impl Giver {
 pub(super) struct Intakes {
     by_number: BTreeMap<u64, Box<Intake>>,
     /// Transfers of layers, and the bundles that they carry.
-    transfers: BTreeMap<(usize, TransferId), u64>,
+    pub(super) transfers: BTreeMap<(usize, TransferId), u64>,
     /// Paused neighbours, and the bundles that cause the pause.
     held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
     /// Givers waiting for each bundle to be safe.
-    givers: BTreeMap<u64, Vec<Giver>>,
+    pub(super) givers: BTreeMap<u64, Vec<Giver>>,
     /// Bytes of the payloads that are collected in memory.
-    memory: usize,
+    pub(super) memory: usize,
 }
 
 impl Intakes {
@@ -82,31 +79,11 @@ impl Intakes {
         Some(intake)
     }
 
-    /// Bytes of the payloads that are collected in memory.
-    pub(super) const fn memory(&self) -> usize {
-        self.memory
-    }
-
     /// Counts a payload of this length as collected in memory.
     pub(super) fn collect(&mut self, number: u64, len: usize) {
         let Some(intake) = self.by_number.get_mut(&number) else { return };
         self.memory = self.memory.saturating_add(len).saturating_sub(intake.memory);
         intake.memory = len;
-    }
-
-    /// Records the bundle that a transfer carries.
-    pub(super) fn begin_transfer(&mut self, transfer: (usize, TransferId), number: u64) {
-        self.transfers.insert(transfer, number);
-    }
-
-    /// Bundle that a transfer carries.
-    pub(super) fn of_transfer(&self, transfer: (usize, TransferId)) -> Option<u64> {
-        self.transfers.get(&transfer).copied()
-    }
-
-    /// Removes a transfer. Returns its bundle.
-    pub(super) fn end_transfer(&mut self, transfer: (usize, TransferId)) -> Option<u64> {
-        self.transfers.remove(&transfer)
     }
 
     /// Pauses a neighbour because of a bundle; returns whether it was not paused before.
@@ -127,21 +104,11 @@ impl Intakes {
         is_last
     }
 
-    /// Sets the giver that waits for a bundle to be safe.
-    pub(super) fn set_giver(&mut self, number: u64, giver: Giver) {
-        self.givers.insert(number, vec![giver]);
-    }
-
     /// Adds a giver that waits for a bundle to be safe; `false` if it is already.
     pub(super) fn add_giver(&mut self, number: u64, giver: Giver) -> bool {
         let Some(givers) = self.givers.get_mut(&number) else { return false };
         givers.push(giver);
         true
-    }
-
-    /// Removes and returns the givers that wait for a bundle.
-    pub(super) fn take_givers(&mut self, number: u64) -> Vec<Giver> {
-        self.givers.remove(&number).unwrap_or_default()
     }
 }
 
@@ -155,7 +122,7 @@ pub(super) enum Body {
     /// Written to a file of the agent.
     File(Filing),
     /// In a file, which is read to check it.
-    There(Reading),
+    There(There),
 }
 
 /// Payload that is written to a file.
@@ -170,16 +137,12 @@ pub(super) struct Filing {
     pub(super) syncing: bool,
 }
 
-/// File that is read.
+/// File that holds the bundle already.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct There {
     pub(super) name: FileName,
-    pub(super) file: Option<FileId>,
-    /// Offset of the next read.
-    pub(super) at: u64,
-    pub(super) end: u64,
-    /// Whether the file is the payload alone, whose CRC is to be computed.
-    pub(super) payload_only: bool,
+    /// Offset of the payload, if the file does not begin with the bundle's head.
+    pub(super) payload_at: Option<u64>,
     pub(super) owns: bool,
 }
 
@@ -203,8 +166,8 @@ pub(super) struct Intake {
     pub(super) is_whole: bool,
     /// Whether its peer is paused.
     pub(super) is_paused: bool,
-    /// Fragments being reassembled, if it is made of these.
-    pub(super) join: Option<Join>,
+    /// Contents that are read, if it is made of these.
+    pub(super) parts: Option<Parts>,
     /// Whether the blocks behind the payload are created here.
     pub(super) is_made: bool,
     /// Numbers of the security rules whose operations it passed, once these were processed.
@@ -213,11 +176,11 @@ pub(super) struct Intake {
     pub(super) read_from: Option<FileName>,
 }
 
-/// Fragments being reassembled.
+/// Contents that are read one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Join {
-    /// Remaining parts, in order.
-    pub(super) parts: VecDeque<Content>,
+pub(super) struct Parts {
+    /// Contents that are not read yet.
+    pub(super) left: VecDeque<Content>,
     /// Open file of the first part, and the offset of the next read.
     pub(super) reading: Option<(FileId, u64)>,
     /// Whether an effect of the store is pending.
@@ -251,7 +214,7 @@ impl Intake {
             tail: Vec::new(),
             is_whole: false,
             is_paused: false,
-            join: None,
+            parts: None,
             is_made: false,
             secured: None,
             read_from: None,
@@ -265,9 +228,9 @@ impl Intake {
     }
 
     /// Reassembly of fragments, ending with these blocks.
-    pub(super) fn of_fragments(head: Head, join: Join, tail: Vec<u8>) -> Self {
+    pub(super) fn of_fragments(head: Head, parts: Parts, tail: Vec<u8>) -> Self {
         let intake = Self::with_head(Giver::Fragments, Body::Memory(BytesMut::new()), head);
-        Self { join: Some(join), tail, ..intake }
+        Self { parts: Some(parts), tail, ..intake }
     }
 
     /// Turns the received part into a fragment, if fragmentation is allowed and part of the payload
@@ -395,7 +358,7 @@ impl Intake {
             return None;
         }
         let makes_tail = match &self.body {
-            Body::There(reading) => reading.payload_only,
+            Body::There(there) => there.payload_at.is_some(),
             Body::Memory(_) | Body::Whole(_) | Body::File(_) => {
                 self.giver.is_here() || self.giver == Giver::Remains
             }
@@ -416,23 +379,38 @@ impl Intake {
             Body::File(filing) => {
                 (Content::File { name: filing.name.clone(), offset: 0, len }, true)
             }
-            Body::There(reading) => {
-                let offset = if reading.payload_only {
-                    reading.end - len
-                } else {
-                    head.payload_offset() as u64
-                };
-                (Content::File { name: reading.name.clone(), offset, len }, reading.owns)
+            Body::There(there) => {
+                let offset = there.payload_at.unwrap_or(head.payload_offset() as u64);
+                (Content::File { name: there.name.clone(), offset, len }, there.owns)
             }
         }
     }
 
-    /// File to delete if the bundle is not kept.
-    pub(super) fn leaves(&self) -> Option<(Option<FileId>, FileName)> {
+    /// Files that are open.
+    pub(super) fn open_files(&self) -> impl Iterator<Item = FileId> {
+        let written = match &self.body {
+            Body::File(filing) => filing.file,
+            Body::Memory(_) | Body::Whole(_) | Body::There(_) => None,
+        };
+        let read = self.parts.as_ref().and_then(|parts| parts.reading).map(|(file, _)| file);
+        written.into_iter().chain(read)
+    }
+
+    /// File to delete if the bundle is not kept. One that is being opened is deleted once open.
+    pub(super) fn leaves(&self) -> Option<&FileName> {
         match &self.body {
             Body::Memory(_) | Body::Whole(_) => None,
-            Body::File(filing) => Some((filing.file, filing.name.clone())),
-            Body::There(reading) => reading.owns.then(|| (reading.file, reading.name.clone())),
+            Body::File(filing) => filing.file.map(|_| &filing.name),
+            Body::There(there) => {
+                let is_opening = self.parts.as_ref().is_some_and(|it| it.reading.is_none());
+                (there.owns && !is_opening).then_some(&there.name)
+            }
         }
+    }
+}
+
+impl From<Content> for Parts {
+    fn from(content: Content) -> Self {
+        Self { left: [content].into(), ..Self::default() }
     }
 }

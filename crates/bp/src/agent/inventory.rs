@@ -128,23 +128,16 @@ impl Agent {
     /// Time until the next contact with a neighbour begins by the contact plan, zero during one.
     #[must_use]
     pub fn next_contact(&self, now: Time, neighbour: &Eid) -> Option<Duration> {
-        let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) =
-            (&self.config.routing, neighbour)
-        else {
-            return None;
-        };
-        Some(router.next_contact(now, *node)?.start.since(now))
+        let Routing::ContactGraph(router, _) = &self.config.routing else { return None };
+        Some(router.next_contact(now, neighbour.ipn_node()?)?.start.since(now))
     }
 
     /// Time until a short bundle arrives at a node by the contact plan.
     #[must_use]
     pub fn projected_arrival(&self, now: Time, to: &Eid) -> Option<Duration> {
-        let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) = (&self.config.routing, to)
-        else {
-            return None;
-        };
+        let Routing::ContactGraph(router, _) = &self.config.routing else { return None };
         let wanted = Wanted {
-            destination: *node,
+            destination: to.ipn_node()?,
             bytes: 0,
             priority: Priority::Expedited,
             expires: Time::MAX,
@@ -196,7 +189,7 @@ impl Agent {
     /// Number of bundles without a route.
     #[must_use]
     pub fn unrouted(&self) -> usize {
-        self.forwarder.waiting_count()
+        self.forwarder.waiting.len()
     }
 
     /// Deletes a bundle on a user's request.

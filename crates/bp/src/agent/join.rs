@@ -15,14 +15,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use engine::{Completion, EffectError, OpenMode, Time};
+use engine::Time;
 use session::ranges::Ranges;
 
 use super::super::layer::Content;
 use super::head::Key;
-use super::intake::{Fed, Intake, Join, READ};
-use super::store::Job;
-use super::{Agent, Alarm, Held, Limit, Reply};
+use super::intake::{Intake, Parts};
+use super::{Agent, Alarm, Held, Limit};
 use crate::codec::bp7::Eid;
 
 /// Back-off after the store had no room for a reassembled bundle.
@@ -143,7 +142,7 @@ impl Fragments {
     }
 
     /// Fragments of a set, in order.
-    fn of(&self, set: Set) -> impl Iterator<Item = (Start, u64)> {
+    fn in_set(&self, set: Set) -> impl Iterator<Item = (Start, u64)> {
         let is_in = move |giver: usize| match set {
             Set::Of(only) => only == giver,
             Set::Neighbours => self.givers.get(giver).is_some_and(|given| given.by.is_some()),
@@ -249,7 +248,7 @@ impl Agent {
     }
 
     /// Whether one more fragment of a bundle for this node is kept.
-    pub(super) fn has_place(&mut self, held: &Held) -> bool {
+    pub(super) fn check_place(&mut self, held: &Held) -> bool {
         let Some(whole) = whole_of(held) else { return true };
         let fragments = self.joins.fragments.get(&whole);
         let given = fragments.and_then(|fragments| fragments.given(held.arrival.by.as_ref()));
@@ -298,7 +297,7 @@ impl Agent {
         let (mut parts, mut made_of) = (VecDeque::new(), Vec::new());
         let mut at = 0;
         let mut ends = (None, None);
-        for ((offset, number), end) in fragments.of(set) {
+        for ((offset, number), end) in fragments.in_set(set) {
             let Some(held) = self.bundles.get(&number) else { continue };
             if offset == 0 && ends.0.is_none() {
                 ends.0 = Some(held);
@@ -325,101 +324,12 @@ impl Agent {
             fragments.is_mixed = set == Set::Neighbours;
             self.joins.joining.insert(number, whole.clone());
         }
-        let join = Join { parts, ..Join::default() };
-        let mut intake = Intake::of_fragments(head, join, tail);
+        let parts = Parts { left: parts, ..Parts::default() };
+        let mut intake = Intake::of_fragments(head, parts, tail);
         intake.by = by;
         self.intakes.insert(number, intake);
         self.place(number);
-        self.join_on(now, number);
-    }
-
-    /// Reads the next part, unless a read is pending or the store has fallen behind.
-    pub(super) fn join_on(&mut self, now: Time, number: u64) {
-        let bounds = self.config.limits.head;
-        let most = self.config.limits.write_ahead;
-        loop {
-            let Some(intake) = self.intakes.get_mut(number) else { return };
-            let is_behind = intake.unwritten() > most;
-            let Some(join) = &mut intake.join else { return };
-            if join.is_pending || is_behind {
-                return;
-            }
-            let bytes = match join.parts.front() {
-                None => {
-                    intake.is_whole = true;
-                    intake.join = None;
-                    return self.finish_if_written(now, number);
-                }
-                Some(Content::Bytes(bytes)) => bytes.clone(),
-                Some(Content::File { name, offset, len }) => {
-                    join.is_pending = true;
-                    match join.reading {
-                        None => self.store.open(
-                            Job::Part { intake: number },
-                            name.clone(),
-                            OpenMode::Read,
-                        ),
-                        Some((file, at)) => {
-                            let left = (offset + len).saturating_sub(at);
-                            let len = usize::try_from(left).unwrap_or(READ).min(READ);
-                            self.store.read(Job::Part { intake: number }, file, at, len);
-                        }
-                    }
-                    return;
-                }
-            };
-            join.parts.pop_front();
-            if let Fed::Payload(Some((offset, piece))) = intake.feed(&bytes, &bounds) {
-                self.keep(number, offset, piece);
-            }
-        }
-    }
-
-    /// Handles an opened file of a part, or a piece read from it.
-    pub(super) fn part_effect_done(
-        &mut self,
-        now: Time,
-        number: u64,
-        result: Result<Completion, EffectError>,
-    ) {
-        let Some(intake) = self.intakes.get_mut(number).filter(|intake| intake.join.is_some())
-        else {
-            if let Ok(Completion::Opened { file, .. }) = result {
-                self.store.close(file);
-            }
-            return;
-        };
-        let Some(join) = &mut intake.join else { return };
-        join.is_pending = false;
-        let Some(Content::File { offset, len, .. }) = join.parts.front() else { return };
-        match result {
-            Ok(Completion::Opened { file, .. }) => join.reading = Some((file, *offset)),
-            Ok(Completion::Read(bytes)) => {
-                let Some((file, at)) = &mut join.reading else { return };
-                *at += bytes.len() as u64;
-                let (file, is_read) = (*file, *at >= offset + len);
-                if bytes.is_empty() && !is_read {
-                    return self.fail_intake(now, number, EffectError::NotFound);
-                }
-                if is_read {
-                    join.reading = None;
-                    join.parts.pop_front();
-                    self.store.close(file);
-                }
-                let bounds = self.config.limits.head;
-                if let Fed::Payload(Some((offset, piece))) = intake.feed(&bytes, &bounds) {
-                    self.keep(number, offset, piece);
-                }
-            }
-            Ok(_) => return,
-            Err(error) => return self.fail_intake(now, number, error),
-        }
-        self.join_on(now, number);
-    }
-
-    /// Whether a reassembled bundle is still wanted.
-    pub(super) fn weigh_joined(&self, held: &Held) -> Result<(), Option<Reply>> {
-        if self.knows(&held.key()) { Err(None) } else { Ok(()) }
+        self.read_parts(now, number);
     }
 
     /// Deletes the fragments of a reassembled bundle, which is safe.

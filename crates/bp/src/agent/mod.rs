@@ -7,14 +7,12 @@
 //! synced. A discarded bundle is remembered until it expires, so that no crash causes a second
 //! delivery.
 
+mod admission;
 mod clock;
 mod config;
 mod contacts;
 mod custody;
 mod deliver;
-mod demand;
-mod discards;
-mod door;
 mod forward;
 mod forwarder;
 mod gone;
@@ -27,7 +25,6 @@ mod join;
 mod next_hop;
 mod numbers;
 mod outgoing;
-mod planned;
 mod receive;
 mod record;
 mod reload;
@@ -35,16 +32,15 @@ mod reports;
 mod requests;
 mod restart;
 mod secure;
-mod shares;
 mod source;
 mod store;
-mod users;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, Rng, Time, Timers, Transmit, TxBuf,
+    Deadline, Effect, EffectError, EffectResult, Engine, IndexRequest, Input, Rng, Time, Timers,
+    Transmit, TxBuf,
 };
 use session::User;
 
@@ -57,29 +53,29 @@ pub use self::inventory::{NeighbourTraffic, Received, State, Summary};
 pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
+use self::admission::Shares;
 use self::clock::Clock;
 use self::config::millis;
 use self::custody::Custodies;
-use self::discards::Discards;
+use self::deliver::Users;
 use self::forwarder::Forwarder;
 use self::gone::{Gone, Left};
 use self::head::Key;
 use self::held::Held;
 use self::intake::{Giver, Intakes};
 use self::join::Joins;
+use self::next_hop::Planned;
 use self::numbers::Numbers;
 use self::outgoing::Summing;
-use self::planned::Planned;
 use self::record::{HeldRecord, Payload, Record};
+use self::reports::Discards;
 use self::requests::Requests;
 use self::restart::Restart;
-use self::shares::Shares;
 use self::store::{Apart, Job, Store};
-use self::users::Users;
 use super::layer::{Command, Content, Refusal, Tag};
 use super::routes::Priority;
 use super::security::Vectors;
-use crate::codec::bp7::{BundleId, Eid, Reason};
+use crate::codec::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 /// The agent's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +155,7 @@ impl Agent {
         let mut store = Store::new(config.directory.clone());
         store.list();
         if config.persistent {
-            store.load();
+            store.effects.index(Job::Load, IndexRequest::Load);
         }
         let planned = Planned::new(&config);
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
@@ -207,7 +203,7 @@ impl Agent {
     /// Whether the records of an earlier run are read, so that bundles are accepted.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.restart.is_ready()
+        self.restart.is_ready
     }
 
     /// Next command, and the index of its layer.
@@ -232,7 +228,7 @@ impl Agent {
     }
 
     const fn clock(&self) -> Clock {
-        Clock { dtn: self.config.clock, kept: self.restart.life.kept() }
+        Clock { dtn: self.config.clock, kept: self.restart.life.kept }
     }
 
     /// Whether bundles for an endpoint are delivered here.
@@ -247,7 +243,7 @@ impl Agent {
                 let command = match reply {
                     Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
                     Reply::Refused(why) => {
-                        self.intakes.end_transfer((layer, transfer));
+                        self.intakes.transfers.remove(&(layer, transfer));
                         self.statistics.refused += 1;
                         Command::Refuse { link, transfer, why }
                     }
@@ -274,11 +270,11 @@ impl Agent {
 
     /// Bundles that take room in the store, including those whose end is not recorded yet.
     fn kept(&self) -> usize {
-        self.bundles.len() + self.store.refused()
+        self.bundles.len() + self.store.refused.len()
     }
 
     /// Whether there is room for `bytes` more bytes.
-    fn has_room(&mut self, bytes: u64) -> bool {
+    fn check_room(&mut self, bytes: u64) -> bool {
         let limits = self.config.limits;
         if self.kept() >= limits.bundles {
             self.user.limit_reached(Limit::Bundles);
@@ -299,27 +295,19 @@ impl Agent {
         }
         held.copies = self.copies_of(&held, giver.is_here());
         held.storing = self.config.persistent;
-        self.bytes = self.bytes.saturating_add(held.bytes());
-        if let Content::Bytes(bytes) = &held.payload {
-            self.memory += bytes.len();
-        }
-        let (account, rule) = self.share_of(&held);
-        self.shares.hold(account, rule, held.bytes());
         if let Giver::User { key: Some(key), .. } = giver {
             self.note_request(number, key, held.id());
         }
-        self.by_key.entry(held.key()).or_insert(number);
-        self.by_expiry.insert((held.expires, number));
         let is_safe = !held.storing;
         if !is_safe {
-            self.intakes.set_giver(number, giver);
+            self.intakes.givers.insert(number, vec![giver]);
             let record = Record::Held(self.record(&held)).encode();
             if let (Content::Bytes(payload), Some(Apart::Record)) = (&held.payload, held.apart()) {
                 self.store.put_payload(number, payload.clone());
             }
-            self.store.put(number, record);
+            self.store.put(Job::Put { number }, number, record);
         }
-        self.bundles.insert(number, held);
+        self.insert(number, held);
         self.statistics.bundles_peak = self.statistics.bundles_peak.max(self.bundles.len());
         self.statistics.bytes_peak = self.statistics.bytes_peak.max(self.bytes);
         self.arm_expiry();
@@ -351,7 +339,7 @@ impl Agent {
 
     /// A bundle is in the store: replies to its givers and dispatches it.
     fn safe(&mut self, now: Time, number: u64) {
-        let givers = self.intakes.take_givers(number);
+        let givers = self.intakes.givers.remove(&number).unwrap_or_default();
         self.safe_for(now, number, &givers);
     }
 
@@ -362,7 +350,8 @@ impl Agent {
         for &giver in givers {
             self.reply(giver, Some(id.clone()), Reply::Safe);
             if matches!(giver, Giver::Layer { .. }) {
-                self.report_reception(now, number);
+                let flag = BundleFlags::REPORT_RECEPTION;
+                self.report(now, number, flag, Reason::NoInformation);
             }
         }
         self.signal_predecessor(now, number);
@@ -371,7 +360,7 @@ impl Agent {
 
     /// The store failed: drops the bundle as if it had never arrived.
     fn unsafe_to_keep(&mut self, now: Time, number: u64) {
-        let givers = self.intakes.take_givers(number);
+        let givers = self.intakes.givers.remove(&number).unwrap_or_default();
         let Some(held) = self.forget(number) else { return };
         self.forget_request(number);
         self.store.delete_payload(number, held.apart());
@@ -437,6 +426,19 @@ impl Agent {
         self.arm_expiry();
     }
 
+    /// Adds a bundle to the lists.
+    fn insert(&mut self, number: u64, held: Box<Held>) {
+        self.bytes = self.bytes.saturating_add(held.bytes());
+        if let Content::Bytes(bytes) = &held.payload {
+            self.memory += bytes.len();
+        }
+        let (account, rule) = self.share_of(&held);
+        self.shares.hold(account, rule, held.bytes());
+        self.by_key.entry(held.key()).or_insert(number);
+        self.by_expiry.insert((held.expires, number));
+        self.bundles.insert(number, held);
+    }
+
     /// Removes a bundle from all lists.
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
         let held = self.bundles.remove(&number)?;
@@ -490,18 +492,10 @@ impl Agent {
     }
 
     fn arm_expiry(&mut self) {
-        match self.by_expiry.first() {
-            Some((at, _)) => self.timers.set(Alarm::Expiry, *at, "a bundle's expiry"),
-            None => {
-                self.timers.cancel(Alarm::Expiry);
-            }
-        }
-        match self.gone.next() {
-            Some(at) => self.timers.set(Alarm::Gone, at, "the expiry of a remembered bundle"),
-            None => {
-                self.timers.cancel(Alarm::Gone);
-            }
-        }
+        let expiry = self.by_expiry.first().map(|(at, _)| *at);
+        self.timers.set_or_cancel(Alarm::Expiry, expiry, "a bundle's expiry");
+        let gone = self.gone.next();
+        self.timers.set_or_cancel(Alarm::Gone, gone, "the expiry of a remembered bundle");
     }
 
     /// Reason of an expiry: a bundle's own lifetime is over, or only the bound of this node (RFC
@@ -554,26 +548,28 @@ impl Agent {
     }
 
     /// Starts the back-off after the store did not record a discarded bundle.
-    fn not_recorded(&mut self, now: Time, error: EffectError) {
-        if self.store.refused() == 1 {
+    fn on_unrecorded(&mut self, now: Time, error: EffectError) {
+        if self.store.refused.len() == 1 {
             self.user.indicate(Indication::StoreFailed(error));
             let at = now + self.store.rest();
             self.timers.set(Alarm::Record, at, "a retry of unstored records");
         }
     }
 
-    fn effect_done(&mut self, now: Time, job: &Job, result: Result<Completion, EffectError>) {
+    fn effect_done(&mut self, now: Time, job: &Job, result: EffectResult) {
         match *job {
             Job::Load | Job::List => self.found(now, job, result),
             Job::Open { intake } => self.intake_opened(now, intake, result),
             Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, result),
-            Job::Sync { intake } => self.intake_synced(now, intake, result),
-            Job::Read { intake } => self.intake_read(now, intake, result),
-            Job::Part { intake } => self.part_effect_done(now, intake, result),
+            Job::Sync { intake } => match result {
+                Ok(_) => self.finish_intake(now, intake),
+                Err(error) => self.fail_intake(now, intake, error),
+            },
+            Job::Part { intake } => self.part_done(now, intake, result),
             Job::Sum { tag } => self.summed(now, tag, result),
             Job::Payload { number } => {
                 if let Err(error) = result {
-                    self.store.payload_refused(number, error);
+                    self.store.unstored.insert(number, error);
                 }
             }
             Job::Put { number } => match self.store.put_done(number, result) {
@@ -584,18 +580,18 @@ impl Agent {
                 Err(error) => {
                     self.unsafe_to_keep(now, number);
                     // After it: a bundle that leaves ends the limit.
-                    self.not_stored(error);
+                    self.on_store_failure(error);
                 }
             },
             Job::Gone { number } => {
                 if let Err(error) = self.store.gone_effect_done(number, result) {
-                    self.not_recorded(now, error);
+                    self.on_unrecorded(now, error);
                 }
             }
             Job::Empty { number } => self.store.emptied(number, &result),
             Job::Used => {
                 if result.is_err() {
-                    self.numbers.not_recorded();
+                    self.numbers.on_unrecorded();
                 }
             }
             Job::Forget => {}
@@ -609,7 +605,7 @@ impl Engine for Agent {
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Done(ticket, result) => {
-                if let Some(job) = self.store.completed(ticket) {
+                if let Some(job) = self.store.effects.take(ticket) {
                     self.effect_done(now, &job, result);
                 }
             }
@@ -641,7 +637,7 @@ impl Engine for Agent {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.store.poll()
+        self.store.effects.poll()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {

@@ -48,7 +48,7 @@ impl Numbers {
     }
 
     /// Records a number that an earlier run assigned.
-    pub(super) fn is_given(&mut self, number: u64) {
+    pub(super) fn reserve(&mut self, number: u64) {
         self.next = self.next.max(number.saturating_add(1));
     }
 
@@ -86,7 +86,7 @@ impl Numbers {
     }
 
     /// Handles that the store did not record the used times: the next bundle is to do so.
-    pub(super) const fn not_recorded(&mut self) {
+    pub(super) const fn on_unrecorded(&mut self) {
         self.is_recorded = false;
     }
 

@@ -5,15 +5,15 @@
 //! and after a restart or for another neighbour it is fragmented again to fit.
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, FileId, OpenMode, Time};
+use engine::{Completion, EffectResult, FileId, OpenMode, Time};
 
 use super::super::layer::{Command, Content, Outgoing, Tag};
 use super::head::{Check, Departure, Head};
-use super::intake::READ;
 use super::join::part as part_of;
 use super::store::Job;
 use super::{Agent, Held, LinkRef, Routing, Version};
 use crate::codec::bp7::{CrcType, Eid};
+use crate::effects::PIECE;
 
 /// Next attempt to send a bundle whose transmission failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Agent {
             copies: matches!(self.config.routing, Routing::Spray { .. }).then_some(copies),
             node: &self.config.node,
             age_ms: held.age_ms(now),
-            custody: self.custodies.number_of(held),
+            custody: held.custody.as_ref().and_then(|custody| custody.number),
             hops: held.arrival.hops,
             bounds: &self.config.limits.head,
         };
@@ -208,7 +208,6 @@ impl Agent {
         number: u64,
         Load { head, part, .. }: Load,
     ) {
-        self.is_given(at, tag, number);
         let Some(held) = self.bundles.get(&number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());
@@ -221,12 +220,12 @@ impl Agent {
             (Content::File { name, len, .. }, Head::Seven(of))
                 if of.payload().crc != CrcType::None =>
             {
-                let bytes = (*len <= READ as u64).then(BytesMut::new);
+                let bytes = (*len <= PIECE).then(BytesMut::new);
                 let name = name.clone();
                 let summing =
                     Summing { at, number, head, check, part: payload, file: None, read: 0, bytes };
                 self.summing.insert(tag, summing);
-                self.store.open(Job::Sum { tag }, name, OpenMode::Read);
+                self.store.effects.open(Job::Sum { tag }, name, OpenMode::Read);
             }
             (Content::File { .. } | Content::Bytes(_), Head::Six(_) | Head::Seven(_)) => {
                 if let Content::Bytes(bytes) = &payload {
@@ -245,7 +244,7 @@ impl Agent {
     }
 
     /// Handles an opened file of an outgoing part, or a piece read from it.
-    pub(super) fn summed(&mut self, now: Time, tag: Tag, result: Result<Completion, EffectError>) {
+    pub(super) fn summed(&mut self, now: Time, tag: Tag, result: EffectResult) {
         let Some(mut summing) = self.summing.remove(&tag) else { return };
         let of = self.bundles.get(&summing.number);
         let is_wanted = of.is_some_and(|held| held.sending.contains_key(&(summing.at, tag)));
@@ -266,12 +265,11 @@ impl Agent {
         let left = len.saturating_sub(summing.read);
         if let Some(file) = summing.file {
             if is_wanted && !has_failed && left > 0 {
-                let next = usize::try_from(left).unwrap_or(READ).min(READ);
-                self.store.read(Job::Sum { tag }, file, offset + summing.read, next);
+                self.store.effects.read(Job::Sum { tag }, file, offset + summing.read, left);
                 self.summing.insert(tag, summing);
                 return;
             }
-            self.store.close(file);
+            self.store.effects.close(file);
         }
         if !is_wanted {
             return;
@@ -279,7 +277,7 @@ impl Agent {
         let Summing { at, number, head, check, part, bytes, .. } = summing;
         if has_failed {
             self.forwarder.abort(at, tag);
-            self.not_sent(now, at, tag, number, Retry::Later);
+            self.reroute(now, at, tag, number, Retry::Later);
             return self.pump_freed(now);
         }
         let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));
@@ -288,7 +286,13 @@ impl Agent {
 
     /// Records the part a neighbour acknowledged and keeps after its link broke (RFC 5050 §5.8, RFC
     /// 7242 §3.2): it is not retransmitted.
-    pub(super) fn is_kept(&mut self, at: LinkRef, tag: Tag, number: u64, acknowledged: u64) {
+    pub(super) fn keep_acknowledged(
+        &mut self,
+        at: LinkRef,
+        tag: Tag,
+        number: u64,
+        acknowledged: u64,
+    ) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let len = held.payload.len();
         let may_be_cut = matches!(held.head, Head::Six(_)) && held.head.may_be_cut();

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, FileName, OpenMode, Receive, Time};
+use engine::{Completion, EffectError, EffectResult, FileName, OpenMode, Receive, Time};
 
-use super::super::layer::{Command, Event, LinkId, Refusal, TransferId};
+use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
 use super::head::Head;
 use super::held::{Arrival, ages};
-use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
+use super::intake::{Body, Fed, Filing, Giver, Intake, There};
 use super::store::Job;
 use super::{Agent, Held, Indication, Limit, LinkRef, Priority, Reply};
 use crate::codec::bp7::{BundleFlags, Eid, Reason};
@@ -47,7 +47,7 @@ impl Agent {
                 self.whole(now, Origin { layer, link, transfer }, file);
             }
             Event::Broken { transfer, keep, .. } => {
-                if let Some(number) = self.intakes.end_transfer((layer, transfer)) {
+                if let Some(number) = self.intakes.transfers.remove(&(layer, transfer)) {
                     self.broken(now, number, keep);
                 }
             }
@@ -61,7 +61,7 @@ impl Agent {
             Event::Refused { link, why } => {
                 self.statistics.refused += 1;
                 match why {
-                    Refusal::NotAcceptable => self.is_too_long(now, LinkRef { layer, link }),
+                    Refusal::NotAcceptable => self.note_too_long(now, LinkRef { layer, link }),
                     Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
                         self.user.limit_reached(Limit::Bytes);
                     }
@@ -78,7 +78,7 @@ impl Agent {
     }
 
     /// Reports once a minute that bundles come for which there never is room.
-    pub(super) fn is_too_long(&mut self, now: Time, at: LinkRef) {
+    pub(super) fn note_too_long(&mut self, now: Time, at: LinkRef) {
         if self.discards.count(now, (None, Reason::DepletedStorage)).is_some() {
             self.note(at, "a bundle is longer than the store, or than its neighbour's share of it");
         }
@@ -94,16 +94,16 @@ impl Agent {
         let by = self.giver_node(giver);
         let (account, bytes) = (Self::account(giver, by.clone()), bytes.unwrap_or(0));
         if self.never_fits(&account, bytes) {
-            self.is_too_long(now, LinkRef { layer, link });
+            self.note_too_long(now, LinkRef { layer, link });
             return self.refuse(origin, Refusal::NotAcceptable);
         }
-        if !self.restart.is_ready() || is_full || !self.has_share(&account, bytes) {
+        if !self.restart.is_ready || is_full || !self.check_share(&account, bytes) {
             self.refuse(origin, Refusal::NoResources);
             return;
         }
         let number = self.number();
         self.shares.begin(number, account, bytes);
-        self.intakes.begin_transfer((layer, transfer), number);
+        self.intakes.transfers.insert((layer, transfer), number);
         let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
         intake.by = by;
         self.intakes.insert(number, intake);
@@ -115,41 +115,49 @@ impl Agent {
     }
 
     fn piece(&mut self, now: Time, origin: Origin, bytes: &Bytes) {
-        let Some(number) = self.intakes.of_transfer((origin.layer, origin.transfer)) else {
+        let Some(number) = self.intakes.transfers.get(&(origin.layer, origin.transfer)).copied()
+        else {
             return;
         };
         let bounds = self.config.limits.head;
         let received = self.shares.receive(number, bytes.len() as u64);
-        if !self.expects(now, number, received) {
+        if !self.reserve(now, number, received) {
             return;
         }
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let fed = intake.feed(bytes, &bounds);
         if matches!(fed, Fed::Begins(_))
-            && (self.is_turned_away(number) || !self.has_length(now, number))
+            && (self.turn_away(number) || !self.reserve_length(now, number))
         {
             return;
         }
         if !self.take(number, fed) {
-            self.is_malformed(number);
+            self.reject_malformed(number);
         }
     }
 
     /// Whether there is room for a bundle of the length in its head.
-    fn has_length(&mut self, now: Time, number: u64) -> bool {
+    fn reserve_length(&mut self, now: Time, number: u64) -> bool {
         let head = self.intakes.get(number).and_then(|intake| intake.head());
         let Some(head) = head else { return true };
         let len = head.payload_len().saturating_add(head.encoded_len() as u64);
-        self.expects(now, number, len)
+        self.reserve(now, number, len)
+    }
+
+    /// Refuses a bundle that is being received. Returns its giver.
+    pub(super) fn refuse_intake(&mut self, number: u64, why: Refusal) -> Option<Giver> {
+        let intake = self.intakes.get(number)?;
+        let (giver, id) = (intake.giver, intake.id());
+        self.drop_intake(number);
+        self.reply(giver, id, Reply::Refused(why));
+        Some(giver)
     }
 
     /// Rejects data that are not a valid bundle.
-    fn is_malformed(&mut self, number: u64) {
-        let Some(intake) = self.intakes.get(number) else { return };
-        let (giver, id) = (intake.giver, intake.id());
-        self.statistics.malformed += 1;
-        self.drop_intake(number);
-        self.reply(giver, id, Reply::Refused(Refusal::NotAcceptable));
+    fn reject_malformed(&mut self, number: u64) {
+        if self.refuse_intake(number, Refusal::NotAcceptable).is_some() {
+            self.statistics.malformed += 1;
+        }
     }
 
     /// Handles a link that broke during reception. The received part is kept as a fragment if the
@@ -190,7 +198,7 @@ impl Agent {
             return;
         }
         let is_short = len <= limits.inline as u64;
-        let in_memory = self.memory.saturating_add(self.intakes.memory());
+        let in_memory = self.memory.saturating_add(self.intakes.memory);
         if is_short && in_memory.saturating_add(len as usize) <= limits.inline_total {
             return self.intakes.collect(number, len as usize);
         }
@@ -201,7 +209,7 @@ impl Agent {
         if let Some(intake) = self.intakes.get_mut(number) {
             intake.body = Body::File(filing);
         }
-        self.store.open(Job::Open { intake: number }, name, OpenMode::Truncate);
+        self.store.effects.open(Job::Open { intake: number }, name, OpenMode::Truncate);
     }
 
     /// Stores a piece of a payload.
@@ -265,7 +273,8 @@ impl Agent {
     }
 
     fn whole(&mut self, now: Time, origin: Origin, file: Option<(FileName, u64)>) {
-        let Some(number) = self.intakes.of_transfer((origin.layer, origin.transfer)) else {
+        let Some(number) = self.intakes.transfers.get(&(origin.layer, origin.transfer)).copied()
+        else {
             if file.is_some() {
                 self.refuse(origin, Refusal::NoResources);
             }
@@ -278,15 +287,14 @@ impl Agent {
             if self.take(number, fed) {
                 self.finish_if_written(now, number);
             } else {
-                self.is_malformed(number);
+                self.reject_malformed(number);
             }
             return;
         };
         intake.is_whole = true;
-        let reading =
-            Reading { name: name.clone(), file: None, at: 0, end, payload_only: false, owns: true };
-        intake.body = Body::There(reading);
-        self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
+        intake.body = Body::There(There { name: name.clone(), payload_at: None, owns: true });
+        intake.parts = Some(Content::File { name, offset: 0, len: end }.into());
+        self.read_parts(now, number);
     }
 
     /// Finishes a completely received bundle once it is written and synced.
@@ -300,7 +308,7 @@ impl Agent {
             let Some(file) = filing.file.filter(|_| filing.unwritten == 0) else { return };
             if persistent && !filing.syncing {
                 filing.syncing = true;
-                self.store.sync(number, file);
+                self.store.effects.sync(Job::Sync { intake: number }, file);
                 return;
             }
             if persistent {
@@ -310,19 +318,14 @@ impl Agent {
         self.finish_intake(now, number);
     }
 
-    pub(super) fn intake_opened(
-        &mut self,
-        now: Time,
-        number: u64,
-        result: Result<Completion, EffectError>,
-    ) {
+    pub(super) fn intake_opened(&mut self, now: Time, number: u64, result: EffectResult) {
         let opened = match result {
             Ok(Completion::Opened { file, .. }) => file,
             Ok(_) => return,
             Err(error) => return self.fail_intake(now, number, error),
         };
         let Some(intake) = self.intakes.get_mut(number) else {
-            self.store.close(opened);
+            self.store.effects.close(opened);
             self.store.delete(self.store.file_name(number));
             return;
         };
@@ -334,11 +337,7 @@ impl Agent {
                 }
                 self.finish_if_written(now, number);
             }
-            Body::There(reading) => {
-                reading.file = Some(opened);
-                self.read_on(now, number);
-            }
-            Body::Memory(_) | Body::Whole(_) => self.store.close(opened),
+            Body::Memory(_) | Body::Whole(_) | Body::There(_) => self.store.effects.close(opened),
         }
     }
 
@@ -347,7 +346,7 @@ impl Agent {
         now: Time,
         number: u64,
         bytes: usize,
-        result: Result<Completion, EffectError>,
+        result: EffectResult,
     ) {
         if let Err(error) = result {
             return self.fail_intake(now, number, error);
@@ -357,78 +356,99 @@ impl Agent {
             filing.unwritten = filing.unwritten.saturating_sub(bytes);
             self.throttle(number);
         }
-        self.join_on(now, number);
+        self.read_parts(now, number);
         self.finish_if_written(now, number);
     }
 
-    pub(super) fn intake_synced(
-        &mut self,
-        now: Time,
-        number: u64,
-        result: Result<Completion, EffectError>,
-    ) {
-        match result {
-            Ok(_) => self.finish_intake(now, number),
-            Err(error) => self.fail_intake(now, number, error),
-        }
-    }
-
-    /// Reads the next part of a file.
-    fn read_on(&mut self, now: Time, number: u64) {
-        let body = self.intakes.get_mut(number).map(|intake| &mut intake.body);
-        let Some(Body::There(reading)) = body else { return };
-        let left = reading.end.saturating_sub(reading.at);
-        if left == 0 {
-            self.finish_intake(now, number);
-            return;
-        }
-        if let Some(file) = reading.file {
-            let len = usize::try_from(left).unwrap_or(READ).min(READ);
-            self.store.read(Job::Read { intake: number }, file, reading.at, len);
-        }
-    }
-
-    pub(super) fn intake_read(
-        &mut self,
-        now: Time,
-        number: u64,
-        result: Result<Completion, EffectError>,
-    ) {
-        let bytes = match result {
-            Ok(Completion::Read(bytes)) => bytes,
-            Ok(_) => return,
-            Err(error) => return self.fail_intake(now, number, error),
-        };
-        let Some(intake) = self.intakes.get_mut(number) else { return };
-        if let Body::There(reading) = &mut intake.body {
-            reading.at += bytes.len() as u64;
-            if bytes.is_empty() {
-                // It is shorter than its giver announced.
-                reading.end = reading.at;
+    /// Reads the next part of a bundle, unless a read is pending or the store has fallen behind.
+    pub(super) fn read_parts(&mut self, now: Time, number: u64) {
+        let most = self.config.limits.write_ahead;
+        let job = Job::Part { intake: number };
+        loop {
+            let Some(intake) = self.intakes.get_mut(number) else { return };
+            let is_behind = intake.unwritten() > most;
+            let Some(parts) = &mut intake.parts else { return };
+            if parts.is_pending || is_behind {
+                return;
+            }
+            match (parts.left.front(), parts.reading) {
+                (None, _) => {
+                    intake.is_whole = true;
+                    intake.parts = None;
+                    return self.finish_if_written(now, number);
+                }
+                (Some(Content::Bytes(bytes)), _) => {
+                    let bytes = bytes.clone();
+                    parts.left.pop_front();
+                    self.feed_part(number, &bytes);
+                }
+                (Some(Content::File { name, .. }), None) => {
+                    parts.is_pending = true;
+                    return self.store.effects.open(job, name.clone(), OpenMode::Read);
+                }
+                (Some(Content::File { offset, len, .. }), Some((file, at))) => {
+                    let left = offset.saturating_add(*len).saturating_sub(at);
+                    if left > 0 {
+                        parts.is_pending = true;
+                        return self.store.effects.read(job, file, at, left);
+                    }
+                    parts.reading = None;
+                    parts.left.pop_front();
+                    self.store.effects.close(file);
+                }
             }
         }
+    }
+
+    fn feed_part(&mut self, number: u64, bytes: &Bytes) {
         let bounds = self.config.limits.head;
-        if intake.feed(&bytes, &bounds) == Fed::Malformed {
-            return self.is_malformed(number);
+        let Some(intake) = self.intakes.get_mut(number) else { return };
+        let fed = intake.feed(bytes, &bounds);
+        if !self.take(number, fed) {
+            self.reject_malformed(number);
         }
-        self.read_on(now, number);
+    }
+
+    /// Handles an opened file of a part, or a piece read from it.
+    pub(super) fn part_done(&mut self, now: Time, number: u64, result: EffectResult) {
+        let intake = self.intakes.get_mut(number);
+        let Some((body, parts)) = intake.and_then(|it| Some((&it.body, it.parts.as_mut()?))) else {
+            return self.store.effects.close_orphan(&result);
+        };
+        parts.is_pending = false;
+        let Some(Content::File { offset, len, .. }) = parts.left.front() else { return };
+        match (result, &mut parts.reading) {
+            (Ok(Completion::Opened { file, .. }), reading) => *reading = Some((file, *offset)),
+            (Ok(Completion::Read(bytes)), Some((_, at))) => {
+                *at += bytes.len() as u64;
+                if bytes.is_empty() && matches!(body, Body::There(_)) {
+                    // It is shorter than its giver announced, and no valid bundle.
+                    *at = offset.saturating_add(*len);
+                } else if bytes.is_empty() {
+                    return self.fail_intake(now, number, EffectError::NotFound);
+                }
+                self.feed_part(number, &bytes);
+            }
+            (Ok(_), _) => return,
+            (Err(error), _) => return self.fail_intake(now, number, error),
+        }
+        self.read_parts(now, number);
     }
 
     /// Refuses a bundle because the store failed.
     pub(super) fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
-        let Some(intake) = self.intakes.get(number) else { return };
-        let (giver, id) = (intake.giver, intake.id());
-        self.not_stored(error);
-        self.drop_intake(number);
-        self.reply(giver, id, Reply::Refused(Refusal::NoResources));
-        if giver == Giver::Fragments {
+        if self.intakes.get(number).is_none() {
+            return;
+        }
+        self.on_store_failure(error);
+        if self.refuse_intake(number, Refusal::NoResources) == Some(Giver::Fragments) {
             self.join_failed(now, number);
         }
         self.pump_all(now);
     }
 
     /// Reports that the store did not take a bundle.
-    pub(super) fn not_stored(&mut self, error: EffectError) {
+    pub(super) fn on_store_failure(&mut self, error: EffectError) {
         if error == EffectError::NoSpace {
             self.user.limit_reached(Limit::Bytes);
         } else {
@@ -441,42 +461,28 @@ impl Agent {
         self.let_flow(number);
         self.shares.end(number);
         let Some(intake) = self.intakes.remove(number) else { return };
-        if let Some((file, _)) = intake.join.as_ref().and_then(|join| join.reading) {
-            self.store.close(file);
-        }
-        if let Some(name) = intake.read_from.clone() {
-            self.store.delete(name);
-        }
-        // A file that is being opened is deleted once open.
-        if let Some((Some(file), name)) = intake.leaves() {
-            self.store.close(file);
-            self.store.delete(name);
+        intake.open_files().for_each(|file| self.store.effects.close(file));
+        for name in intake.read_from.iter().chain(intake.leaves()) {
+            self.store.delete(name.clone());
         }
         self.user.limit_left(Limit::Incoming);
     }
 
     /// Finishes the reception of a bundle.
-    fn finish_intake(&mut self, now: Time, number: u64) {
+    pub(super) fn finish_intake(&mut self, now: Time, number: u64) {
         self.let_flow(number);
         self.shares.end(number);
         let Some(mut intake) = self.intakes.remove(number) else { return };
         self.user.limit_left(Limit::Incoming);
         if let Giver::Layer { layer, transfer, .. } = intake.giver {
-            self.intakes.end_transfer((layer, transfer));
+            self.intakes.transfers.remove(&(layer, transfer));
         }
-        let file = match &intake.body {
-            Body::Memory(_) | Body::Whole(_) => None,
-            Body::File(filing) => filing.file,
-            Body::There(reading) => reading.file,
-        };
-        if let Some(file) = file {
-            self.store.close(file);
-        }
+        intake.open_files().for_each(|file| self.store.effects.close(file));
         let (bounds, id) = (self.config.limits.head, intake.id());
         let Some((head, tail)) = intake.finish(&bounds) else {
             self.statistics.malformed += 1;
-            if let Some((_, name)) = intake.leaves() {
-                self.store.delete(name);
+            if let Some(name) = intake.leaves() {
+                self.store.delete(name.clone());
             }
             let refused = Reply::Refused(Refusal::NotAcceptable);
             return self.reply(intake.giver, id, refused);
@@ -512,7 +518,8 @@ impl Agent {
     /// Decides whether a whole bundle is accepted.
     fn judge(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         let verdict = if giver == Giver::Fragments {
-            self.weigh_joined(&held)
+            // It may have come whole in the meantime.
+            if self.knows(&held.key()) { Err(None) } else { Ok(()) }
         } else if giver.is_here() {
             Ok(())
         } else {
@@ -536,7 +543,7 @@ impl Agent {
             return Err(Some(Reply::Refused(why)));
         }
         if let Some(reason) = self.rejects(&held.head, held.arrival.is_secured) {
-            return Err(Some(self.is_discarded(now, held, reason)));
+            return Err(Some(self.discard_arrived(now, held, reason)));
         }
         let key = held.key();
         let total = held.head.fragment().map(|fragment| fragment.total);
@@ -555,7 +562,7 @@ impl Agent {
             if known.is_some_and(|number| self.intakes.add_giver(number, giver)) {
                 return Err(None);
             }
-            self.custody_is_known(now, held);
+            self.signal_redundant(now, held);
             let reply = self.note_copy(held);
             if reply == Reply::NotNeeded {
                 self.report_arrival(now, held);
@@ -566,14 +573,14 @@ impl Agent {
             return Err(Some(Reply::Refused(why)));
         }
         if held.expires <= now {
-            return Err(Some(self.is_late(now, held)));
+            return Err(Some(self.delete_late(now, held)));
         }
         let (account, _) = self.share_of(held);
-        if !self.has_share(&account, held.bytes()) || !self.has_place(held) {
+        if !self.check_share(&account, held.bytes()) || !self.check_place(held) {
             return Err(Some(Reply::Refused(Refusal::NoResources)));
         }
         if let Some(violation) = self.fault_of_six(&held.head, false) {
-            return Err(Some(self.is_violating(now, held, violation)));
+            return Err(Some(self.discard_violating(now, held, violation)));
         }
         let bounds = self.config.limits.head;
         let unknown = held.head.process_unknown(&mut held.tail, &bounds);
@@ -584,20 +591,20 @@ impl Agent {
             self.report_block(now, held);
         }
         match unknown.deletes {
-            true => Err(Some(self.is_deleted(now, held, Reason::BlockUnsupported))),
+            true => Err(Some(self.delete_arrived(now, held, Reason::BlockUnsupported))),
             false => Ok(()),
         }
     }
 
     /// Deletes an arrived bundle, with reports if requested; the reply to its giver.
-    pub(super) fn is_discarded(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
+    pub(super) fn discard_arrived(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
         self.report_arrival(now, held);
-        self.is_deleted(now, held, reason)
+        self.delete_arrived(now, held, reason)
     }
 
-    fn is_deleted(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
+    fn delete_arrived(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
         self.statistics.deleted += 1;
-        self.is_noted(now, held, (None, reason));
+        self.note_discard(now, held, (None, reason));
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded
     }
@@ -628,7 +635,7 @@ impl Agent {
 
     /// Deletes a bundle that arrived after its lifetime, with a report if requested, as if it had
     /// expired here; the reply to its giver.
-    fn is_late(&mut self, now: Time, held: &Held) -> Reply {
+    fn delete_late(&mut self, now: Time, held: &Held) -> Reply {
         self.statistics.expired += 1;
         let reason = self.end_of_life(now, held);
         self.report_arrival(now, held);

@@ -6,7 +6,7 @@
 //!
 //! Numeric fields have 8 bytes; byte strings follow their length in 4 bytes.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use engine::{Area, FileName};
 use wire::checksum::crc32c;
 
@@ -119,8 +119,7 @@ impl Record {
                     Version::Seven => 7,
                 });
                 put(&mut out, key.source.to_string().as_bytes());
-                out.put_u64(key.creation.time_ms);
-                out.put_u64(key.creation.sequence);
+                put_creation(&mut out, key.creation);
                 out.put_u8(u8::from(key.fragment.is_some()));
                 let (offset, len) = key.fragment.unwrap_or((0, 0));
                 out.put_u64(offset);
@@ -166,41 +165,38 @@ impl Record {
             return None;
         }
         let mut rest = bytes.slice(..end);
-        if take_u8(&mut rest)? != VERSION {
+        if rest.try_get_u8().ok()? != VERSION {
             return None;
         }
-        let record = match take_u8(&mut rest)? {
+        let record = match rest.try_get_u8().ok()? {
             HELD => Self::Held(HeldRecord::decode(&mut rest)?),
             GONE => {
-                let version = match take_u8(&mut rest)? {
+                let version = match rest.try_get_u8().ok()? {
                     6 => Version::Six,
                     7 => Version::Seven,
                     _ => return None,
                 };
                 let source = eid(&take(&mut rest)?)?;
-                let creation = CreationTimestamp {
-                    time_ms: take_u64(&mut rest)?,
-                    sequence: take_u64(&mut rest)?,
-                };
-                let is_fragment = take_u8(&mut rest)? != 0;
-                let fragment = (take_u64(&mut rest)?, take_u64(&mut rest)?);
+                let creation = creation(&mut rest)?;
+                let is_fragment = rest.try_get_u8().ok()? != 0;
+                let fragment = (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
                 let fragment = is_fragment.then_some(fragment);
                 let key = Key { version, source, creation, fragment };
-                let expires_ms = take_u64(&mut rest)?;
+                let expires_ms = rest.try_get_u64().ok()?;
                 let mut left = Left::Here;
                 if !rest.is_empty() {
-                    let (giver, has_hops) = (node(&mut rest)?, take_u8(&mut rest)? != 0);
-                    let hops = Some(take_u8(&mut rest)?).filter(|_| has_hops);
-                    left = Left::Forwarded { giver, hops, returns: take_u8(&mut rest)? };
+                    let (giver, has_hops) = (node(&mut rest)?, rest.try_get_u8().ok()? != 0);
+                    let hops = Some(rest.try_get_u8().ok()?).filter(|_| has_hops);
+                    left = Left::Forwarded { giver, hops, returns: rest.try_get_u8().ok()? };
                 }
                 Self::Gone { key, expires_ms, left }
             }
             USED => {
-                let (until_ms, run) = (take_u64(&mut rest)?, take_u64(&mut rest)?);
+                let (until_ms, run) = (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
                 Self::Used(Used { until_ms, run })
             }
             CLOCKS => {
-                let kept_ms = take_u64(&mut rest)?;
+                let kept_ms = rest.try_get_u64().ok()?;
                 let (id, ms) = (maybe_u64(&mut rest)?, maybe_u64(&mut rest)?);
                 Self::Clocks(Clocks { kept_ms, boot: id.zip(ms), dtn_ms: maybe_u64(&mut rest)? })
             }
@@ -217,14 +213,13 @@ impl RequestRecord {
         out.put_u128(self.key);
         out.put_u64(self.bundle);
         put(out, self.id.source.to_string().as_bytes());
-        out.put_u64(self.id.creation.time_ms);
-        out.put_u64(self.id.creation.sequence);
+        put_creation(out, self.id.creation);
     }
 
     fn decode(rest: &mut Bytes) -> Option<Self> {
-        let key = u128::from(take_u64(rest)?) << 64 | u128::from(take_u64(rest)?);
-        let (bundle, source) = (take_u64(rest)?, eid(&take(rest)?)?);
-        let creation = CreationTimestamp { time_ms: take_u64(rest)?, sequence: take_u64(rest)? };
+        let key = rest.try_get_u128().ok()?;
+        let (bundle, source) = (rest.try_get_u64().ok()?, eid(&take(rest)?)?);
+        let creation = creation(rest)?;
         Some(Self { key, bundle, id: BundleId { source, creation, offset: None } })
     }
 }
@@ -270,32 +265,34 @@ impl HeldRecord {
 
     fn decode(rest: &mut Bytes) -> Option<Self> {
         let (head, tail) = (take(rest)?, take(rest)?);
-        let payload = match take_u8(rest)? {
+        let payload = match rest.try_get_u8().ok()? {
             0 => Payload::Here(Content::Bytes(take(rest)?)),
-            3 => Payload::Apart(take_u64(rest)?),
+            3 => Payload::Apart(rest.try_get_u64().ok()?),
             area @ (1 | 2) => {
                 let name = take(rest)?;
                 let name = std::str::from_utf8(&name).ok()?;
                 let name = if area == 1 { FileName::file(name) } else { FileName::spool(name) };
-                let (name, offset, len) = (name.ok()?, take_u64(rest)?, take_u64(rest)?);
+                let (name, offset, len) =
+                    (name.ok()?, rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
                 Payload::Here(Content::File { name, offset, len })
             }
             _ => return None,
         };
-        let owns_file = take_u8(rest)? != 0;
-        let (received_ms, expires_ms, age_ms) = (take_u64(rest)?, take_u64(rest)?, take_u64(rest)?);
-        let priority = take_u8(rest)?;
+        let owns_file = rest.try_get_u8().ok()? != 0;
+        let (received_ms, expires_ms, age_ms) =
+            (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
+        let priority = rest.try_get_u8().ok()?;
         let mut sent = Vec::new();
-        for _ in 0..take_u32(rest)? {
+        for _ in 0..rest.try_get_u32().ok()? {
             sent.push(eid(&take(rest)?)?);
         }
         // Records of earlier versions end here.
         let (mut by, mut returns, mut verified) = (None, 0, Vec::new());
         if !rest.is_empty() {
             by = node(rest)?;
-            returns = take_u8(rest)?;
-            for _ in 0..take_u32(rest)? {
-                verified.push(take_u32(rest)?);
+            returns = rest.try_get_u8().ok()?;
+            for _ in 0..rest.try_get_u32().ok()? {
+                verified.push(rest.try_get_u32().ok()?);
             }
         }
         Some(Self {
@@ -321,20 +318,18 @@ fn put(out: &mut BytesMut, bytes: &[u8]) {
 }
 
 fn take(rest: &mut Bytes) -> Option<Bytes> {
-    let len = take_u32(rest)? as usize;
+    let len = rest.try_get_u32().ok()? as usize;
     (len <= rest.len()).then(|| rest.split_to(len))
 }
 
-fn take_u8(rest: &mut Bytes) -> Option<u8> {
-    (!rest.is_empty()).then(|| rest.split_to(1)[0])
+fn put_creation(out: &mut BytesMut, CreationTimestamp { time_ms, sequence }: CreationTimestamp) {
+    out.put_u64(time_ms);
+    out.put_u64(sequence);
 }
 
-fn take_u32(rest: &mut Bytes) -> Option<u32> {
-    (rest.len() >= 4).then(|| u32::from_be_bytes(rest.split_to(4)[..].try_into().expect("four")))
-}
-
-fn take_u64(rest: &mut Bytes) -> Option<u64> {
-    (rest.len() >= 8).then(|| u64::from_be_bytes(rest.split_to(8)[..].try_into().expect("eight")))
+fn creation(rest: &mut Bytes) -> Option<CreationTimestamp> {
+    let (time_ms, sequence) = (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
+    Some(CreationTimestamp { time_ms, sequence })
 }
 
 /// Name of a node; empty if there is none.
@@ -349,8 +344,9 @@ fn node(rest: &mut Bytes) -> Option<Option<Eid>> {
 }
 
 fn maybe_u64(rest: &mut Bytes) -> Option<Option<u64>> {
-    let is_known = take_u8(rest)? != 0;
-    take_u64(rest).map(|number| is_known.then_some(number))
+    let is_known = rest.try_get_u8().ok()? != 0;
+    let number = rest.try_get_u64().ok()?;
+    Some(is_known.then_some(number))
 }
 
 fn eid(text: &[u8]) -> Option<Eid> {

@@ -6,9 +6,9 @@ use engine::Time;
 
 use super::super::layer::Command;
 use super::super::routes::Router;
+use super::admission::Account;
 use super::config::{Config, Entry, Routing};
-use super::planned::Planned;
-use super::shares::Account;
+use super::next_hop::Planned;
 use super::{Agent, LinkRef};
 use crate::codec::bp7::Eid;
 
@@ -110,7 +110,7 @@ impl Agent {
             let nodes: Vec<_> = held.queued.keys().cloned().collect();
             // Before it leaves its last queue, so that it is never without a purpose.
             held.waits = true;
-            self.forwarder.wait(number);
+            self.forwarder.waiting.insert(number);
             for node in nodes {
                 self.unqueue(number, &node);
             }
@@ -132,7 +132,7 @@ impl Agent {
 
     fn plan_changed(&mut self, now: Time) {
         self.planned = Planned::new(&self.config);
-        let failed: Vec<_> = self.forwarder.failed().cloned().collect();
+        let failed = self.forwarder.failed.clone();
         self.look_at_plan(now);
         for node in failed {
             self.set_failed(now, &node, true);

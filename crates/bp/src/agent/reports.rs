@@ -1,29 +1,54 @@
-//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle
-//! that it is about.
+//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1), and indications of bundles that end here. A
+//! report is of the version of the bundle that it is about.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::Time;
+use wire::EncodeError;
 
 use super::head::Head;
 use super::intake::Giver;
 use super::source::SendRequest;
-use super::{Agent, Held, Version};
+use super::{Agent, Held, Indication, Version};
 use crate::codec::bp6::{self, DtnTime, Subject};
-use crate::codec::bp7::{
-    AdministrativeRecord, BundleFlags, CreationTimestamp, Eid, Reason, Status, StatusReport,
-};
+use crate::codec::bp7::{AdministrativeRecord, BundleFlags, Eid, Reason, Status, StatusReport};
 
-/// Requests a custody report, in version 6.
-const REPORT_CUSTODY: BundleFlags = BundleFlags(bp6::BundleFlags::REPORT_CUSTODY.0);
+/// Time between two indications of a kind.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Security rule and reason of an end.
+type Kind = (Option<u32>, Reason);
+
+/// Bundles that ended, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Discards {
+    /// Time of the last indication, and bundles since.
+    by_kind: BTreeMap<Kind, (Time, u64)>,
+}
+
+impl Discards {
+    /// Counts a bundle; returns the number to indicate, if one is due.
+    pub(super) fn count(&mut self, now: Time, kind: Kind) -> Option<u64> {
+        let Some((last, count)) = self.by_kind.get_mut(&kind) else {
+            self.by_kind.insert(kind, (now, 0));
+            return Some(1);
+        };
+        *count += 1;
+        (now.since(*last) >= PERIOD).then(|| {
+            *last = now;
+            std::mem::take(count)
+        })
+    }
+}
 
 impl Agent {
-    pub(super) fn report_reception(&mut self, now: Time, number: u64) {
-        self.report(now, number, BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
-    }
-
-    pub(super) fn report_custody(&mut self, now: Time, number: u64) {
-        self.report(now, number, REPORT_CUSTODY, Reason::NoInformation);
+    /// Indicates that a bundle ended, at most once a minute for each rule and reason.
+    pub(super) fn note_discard(&mut self, now: Time, held: &Held, (rule, reason): Kind) {
+        if let Some(count) = self.discards.count(now, (rule, reason)) {
+            let (id, by) = (held.id(), held.arrival.by.clone());
+            self.user.indicate(Indication::Discarded { id, by, rule, reason, count });
+        }
     }
 
     /// Reports a deletion, if requested or if this node has custody (RFC 5050 §5.13).
@@ -73,7 +98,7 @@ impl Agent {
             BundleFlags::REPORT_FORWARDING => policy.forwarding,
             BundleFlags::REPORT_DELIVERY => policy.delivery,
             BundleFlags::REPORT_DELETION => policy.deletion,
-            REPORT_CUSTODY => policy.custody,
+            BundleFlags::REPORT_CUSTODY => policy.custody,
             _ => false,
         };
         // No reports on administrative records: reports must not cause reports. A bundle without a
@@ -83,67 +108,44 @@ impl Agent {
         if !wanted || is_record || head.is_anonymous() || nowhere {
             return;
         }
-        let bytes = match head {
-            Head::Six(head) => {
-                let len = held.payload.len();
-                let report = self.report_of_six(now, head.primary(), len, flag, reason);
-                bp6::AdministrativeRecord::StatusReport(report).to_vec()
-            }
-            Head::Seven(_) => {
-                let report = self.report_of_seven(now, held, flag, reason);
-                AdministrativeRecord::StatusReport(report).to_vec()
-            }
-        };
+        let bytes = self.status_report(now, held, flag, reason);
         if let Ok(bytes) = bytes {
             self.send_record(now, head.version(), head.report_to(), head.lifetime_ms(), bytes);
         }
     }
 
-    fn report_of_seven(
+    /// Status report on a bundle, in the version of the bundle.
+    fn status_report(
         &self,
         now: Time,
         held: &Held,
         flag: BundleFlags,
         reason: Reason,
-    ) -> StatusReport {
-        let head = &held.head;
-        let time = self.clock().dtn_time(now);
-        let time = time.filter(|_| head.flags().contains(BundleFlags::STATUS_TIME));
-        let status = |of| match (of == flag, time) {
-            (false, _) => Status::NotAsserted,
-            (true, None) => Status::Asserted,
-            (true, Some(time)) => Status::At(time),
+    ) -> Result<Vec<u8>, EncodeError> {
+        let (source, fragment) = (held.head.source().clone(), held.key().fragment);
+        let Head::Six(six) = &held.head else {
+            let time =
+                self.clock().dtn_time(now).filter(|_| held.requests(BundleFlags::STATUS_TIME));
+            let asserted = time.map_or(Status::Asserted, Status::At);
+            let status = |of| if of == flag { asserted } else { Status::NotAsserted };
+            let report = StatusReport {
+                received: status(BundleFlags::REPORT_RECEPTION),
+                forwarded: status(BundleFlags::REPORT_FORWARDING),
+                delivered: status(BundleFlags::REPORT_DELIVERY),
+                deleted: status(BundleFlags::REPORT_DELETION),
+                reason,
+                source,
+                creation: held.head.creation(),
+                fragment,
+            };
+            return AdministrativeRecord::StatusReport(report).to_vec();
         };
-        StatusReport {
-            received: status(BundleFlags::REPORT_RECEPTION),
-            forwarded: status(BundleFlags::REPORT_FORWARDING),
-            delivered: status(BundleFlags::REPORT_DELIVERY),
-            deleted: status(BundleFlags::REPORT_DELETION),
-            reason,
-            source: head.source().clone(),
-            creation: head.creation(),
-            fragment: head.key().fragment,
-        }
-    }
-
-    fn report_of_six(
-        &self,
-        now: Time,
-        primary: &bp6::Primary,
-        len: u64,
-        flag: BundleFlags,
-        reason: Reason,
-    ) -> bp6::StatusReport {
         let time = self.dtn_time_six(now);
         let status = |of| (of == flag).then_some(time);
-        bp6::StatusReport {
-            subject: Subject {
-                source: primary.source.clone(),
-                creation: primary.creation,
-                fragment: primary.fragment.map(|fragment| (fragment.offset, len)),
-            },
+        let report = bp6::StatusReport {
+            subject: Subject { source, creation: six.primary().creation, fragment },
             received: status(BundleFlags::REPORT_RECEPTION),
-            custody: status(REPORT_CUSTODY),
+            custody: status(BundleFlags::REPORT_CUSTODY),
             forwarded: status(BundleFlags::REPORT_FORWARDING),
             delivered: status(BundleFlags::REPORT_DELIVERY),
             deleted: status(BundleFlags::REPORT_DELETION),
@@ -153,7 +155,8 @@ impl Agent {
                 // Reasons that version 6 lacks.
                 Ok(_) | Err(_) => bp6::Reason::NoInformation,
             },
-        }
+        };
+        bp6::AdministrativeRecord::StatusReport(report).to_vec()
     }
 
     /// The time in the format of version 6; 0 from a node without a clock.
@@ -183,7 +186,7 @@ impl Agent {
         lifetime_ms: u64,
         bytes: Vec<u8>,
     ) {
-        if !self.has_room(bytes.len() as u64 + 256) {
+        if !self.check_room(bytes.len() as u64 + 256) {
             return;
         }
         // In version 6 a neighbour may keep and lose a fragment, and records have no custodian.
@@ -214,7 +217,6 @@ pub(super) fn of_six(report: &bp6::StatusReport) -> StatusReport {
             Status::At(ms.saturating_add(time.nanoseconds / 1_000_000))
         })
     };
-    let bp6::CreationTimestamp { time_s, sequence } = report.subject.creation;
     StatusReport {
         received: status(report.received),
         forwarded: status(report.forwarded),
@@ -222,7 +224,7 @@ pub(super) fn of_six(report: &bp6::StatusReport) -> StatusReport {
         deleted: status(report.deleted),
         reason: Reason::from_code(u64::from(report.reason.code())),
         source: report.subject.source.clone(),
-        creation: CreationTimestamp { time_ms: time_s.saturating_mul(1000), sequence },
+        creation: report.subject.creation.into(),
         fragment: report.subject.fragment,
     }
 }

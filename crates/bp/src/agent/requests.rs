@@ -9,6 +9,7 @@ use crate::codec::bp7::BundleId;
 
 use super::Agent;
 use super::record::{Record, RequestRecord};
+use super::store::Job;
 
 /// A request that sent a bundle.
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ impl Agent {
         let mut record = 0;
         if self.config.persistent {
             record = self.number();
-            self.store.put_again(record, Record::Request(request.clone()).encode());
+            self.store.put(Job::Forget, record, Record::Request(request.clone()).encode());
         }
         self.requests.insert(record, request);
     }

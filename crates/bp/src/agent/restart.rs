@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, EntryKind, FileName, Time};
+use engine::{Completion, EffectResult, EntryKind, FileName, Time};
 
 use super::clock::Life;
 use super::head::Head;
@@ -16,7 +16,8 @@ use crate::codec::bp7::Reason;
 /// State of the recovery. Bundles are accepted only when it is complete.
 #[derive(Debug)]
 pub(super) struct Restart {
-    is_ready: bool,
+    /// Whether the recovery is complete.
+    pub(super) is_ready: bool,
     has_files: bool,
     has_records: bool,
     /// Files of the earlier run, and their lengths.
@@ -31,11 +32,6 @@ impl Restart {
         let life = Life::new(config.clock);
         Self { is_ready, has_files, has_records, files: BTreeMap::new(), life }
     }
-
-    /// Whether the recovery is complete.
-    pub(super) const fn is_ready(&self) -> bool {
-        self.is_ready
-    }
 }
 
 impl Agent {
@@ -43,7 +39,7 @@ impl Agent {
     ///
     /// The list of files is requested and completed first, or when the records are known: files
     /// without a record are useless either way.
-    pub(super) fn found(&mut self, now: Time, job: &Job, result: Result<Completion, EffectError>) {
+    pub(super) fn found(&mut self, now: Time, job: &Job, result: EffectResult) {
         match (job, result) {
             (Job::List, Ok(Completion::Listing(entries))) => {
                 let files = entries.into_iter().filter_map(|entry| match entry.kind {
@@ -51,16 +47,14 @@ impl Agent {
                     EntryKind::Directory => None,
                 });
                 self.restart.files.extend(files.filter(|(name, _)| Store::is_working_file(name)));
-                self.restart.has_files = true;
             }
-            (Job::List, _) => self.restart.has_files = true,
             (_, Ok(Completion::Records(records))) => {
                 self.resume_clocks(now, &records);
                 let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
                 let mut payloads = self.payloads(&records);
                 for (key, value) in records {
                     let Some(number) = self.store.number(&key) else { continue };
-                    self.numbers.is_given(number);
+                    self.numbers.reserve(number);
                     match Record::decode(&value) {
                         Some(Record::Held(record)) => {
                             let payload = payloads.remove(&number);
@@ -87,13 +81,13 @@ impl Agent {
                 // Their bundles were discarded, or never acknowledged.
                 payloads.into_keys().for_each(|number| self.store.remove_payload(number));
                 self.take_back_requests(requests, &gone);
-                self.restart.has_records = true;
             }
-            (_, Err(error)) => {
-                self.user.indicate(Indication::StoreFailed(error));
-                self.restart.has_records = true;
-            }
-            (_, Ok(_)) => self.restart.has_records = true,
+            (Job::Load, Err(error)) => self.user.indicate(Indication::StoreFailed(error)),
+            (_, Ok(_) | Err(_)) => {}
+        }
+        match job {
+            Job::List => self.restart.has_files = true,
+            _ => self.restart.has_records = true,
         }
         if self.restart.has_files && self.restart.has_records {
             self.begin_again(now);
@@ -106,7 +100,7 @@ impl Agent {
             |(key, value): &(String, Bytes)| Some((self.store.payload_number(key)?, value.clone()));
         let payloads: BTreeMap<u64, Bytes> = records.iter().filter_map(numbered).collect();
         if let Some((last, _)) = payloads.last_key_value() {
-            self.numbers.is_given(*last);
+            self.numbers.reserve(*last);
         }
         payloads
     }
@@ -176,15 +170,7 @@ impl Agent {
             custody: has_custody.then(|| self.new_custody(number)),
             ..content
         };
-        self.bytes = self.bytes.saturating_add(held.bytes());
-        let (account, rule) = self.share_of(&held);
-        self.shares.hold(account, rule, held.bytes());
-        if let Content::Bytes(bytes) = &held.payload {
-            self.memory += bytes.len();
-        }
-        self.by_key.entry(held.key()).or_insert(number);
-        self.by_expiry.insert((held.expires, number));
-        self.bundles.insert(number, Box::new(held));
+        self.insert(number, Box::new(held));
     }
 
     /// Drops a bundle whose file was removed by another program.
@@ -203,7 +189,7 @@ impl Agent {
         let mut files: BTreeMap<FileName, u64> = BTreeMap::new();
         for (name, len) in std::mem::take(&mut self.restart.files) {
             if let Some(number) = Store::number_of_file(&name) {
-                self.numbers.is_given(number);
+                self.numbers.reserve(number);
             }
             files.insert(self.store.file(&name), len);
         }

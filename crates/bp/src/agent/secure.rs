@@ -6,7 +6,7 @@ use engine::Time;
 use super::super::layer::{Content, Refusal};
 use super::super::security::{Opened, Role, Violation};
 use super::head::Head;
-use super::intake::{Body, Giver, Intake, Join};
+use super::intake::{Body, Giver, Intake};
 use super::{Agent, Held, Reply};
 use crate::codec::bp7::{self, BundleFlags, CrcType, Eid};
 use crate::codec::bpsec::INTEGRITY;
@@ -49,7 +49,7 @@ impl Agent {
             let mut held = Held::new(head, Bytes::new(), (payload, owns_file));
             held.arrival.by = by;
             self.leave_content(&held);
-            let reply = self.is_discarded(now, &held, reason);
+            let reply = self.discard_arrived(now, &held, reason);
             return self.reply(giver, Some(held.id()), reply);
         }
         let Head::Seven(seven) = &head else { return };
@@ -71,12 +71,11 @@ impl Agent {
         let received = number;
         let number = self.number();
         self.joins.renumber(received, number);
-        let join = Join { parts: [payload].into(), ..Join::default() };
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
-        (intake.by, intake.join) = (by, Some(join));
+        (intake.by, intake.parts) = (by, Some(payload.into()));
         (intake.is_made, intake.read_from) = (true, owned);
         self.intakes.insert(number, intake);
-        self.join_on(now, number);
+        self.read_parts(now, number);
     }
 
     fn secure_bytes(
@@ -90,7 +89,7 @@ impl Agent {
         let passed = match self.carry_out_policy(&mut opened, giver) {
             Ok(passed) => passed,
             Err(violation) => {
-                return self.is_insecure(now, (number, giver, by), opened, violation);
+                return self.discard_insecure(now, (number, giver, by), opened, violation);
             }
         };
         let head = Head::from(opened.head);
@@ -114,7 +113,7 @@ impl Agent {
             if !is_for_us {
                 signed = opened.signed();
             }
-            passed = policy.check(opened, is_for_us)?.passed.into_iter().collect();
+            passed = policy.check(opened, is_for_us)?.into_iter().collect();
         }
         if is_for_us {
             return Ok(passed);
@@ -131,7 +130,7 @@ impl Agent {
     }
 
     /// Deletes a bundle that violates a security rule.
-    fn is_insecure(
+    fn discard_insecure(
         &mut self,
         now: Time,
         (number, giver, by): (u64, Giver, Option<Eid>),
@@ -144,7 +143,7 @@ impl Agent {
         held.arrival.by = by;
         match giver {
             Giver::Layer { .. } | Giver::Remains => {
-                let reply = self.is_violating(now, &held, violation);
+                let reply = self.discard_violating(now, &held, violation);
                 self.reply(giver, Some(held.id()), reply);
             }
             Giver::Fragments => {
@@ -163,7 +162,12 @@ impl Agent {
 
     /// Deletes a bundle of a neighbour that violates a security rule; the reply to its giver, which
     /// must not take it for delivered.
-    pub(super) fn is_violating(&mut self, now: Time, held: &Held, violation: Violation) -> Reply {
+    pub(super) fn discard_violating(
+        &mut self,
+        now: Time,
+        held: &Held,
+        violation: Violation,
+    ) -> Reply {
         self.count_violation(now, held, violation);
         self.report_arrival(now, held);
         self.report_of(now, held, BundleFlags::REPORT_DELETION, violation.fault.reason());
@@ -173,6 +177,6 @@ impl Agent {
     fn count_violation(&mut self, now: Time, held: &Held, violation: Violation) {
         self.statistics.deleted += 1;
         self.statistics.insecure += 1;
-        self.is_noted(now, held, (violation.rule, violation.fault.reason()));
+        self.note_discard(now, held, (violation.rule, violation.fault.reason()));
     }
 }

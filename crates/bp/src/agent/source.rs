@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use engine::{OpenMode, Time};
+use engine::Time;
 
 use super::super::layer::Content;
 use super::head::Head;
-use super::intake::{Body, Fed, Giver, Intake, Reading};
+use super::intake::{Body, Fed, Giver, Intake, There};
 use super::record::Record;
 use super::store::Job;
 use super::{Agent, Limit, Priority, RequestError, Version};
@@ -103,7 +103,7 @@ impl Agent {
         if !self.config.versions.contains(&request.version) {
             return Err(RequestError::Conflict("this node has no bundles of this version"));
         }
-        if !self.restart.is_ready() {
+        if !self.restart.is_ready {
             return Err(RequestError::NotReady);
         }
         if self.intakes.len() >= self.config.limits.incoming {
@@ -116,7 +116,7 @@ impl Agent {
             return Err(RequestError::Conflict(why));
         }
         self.is_short_enough(&head, &request)?;
-        if !self.has_room(request.payload.len()) {
+        if !self.check_room(request.payload.len()) {
             return Err(RequestError::Full);
         }
         let id = head.key().id();
@@ -129,7 +129,7 @@ impl Agent {
     /// Whether there is room for a bundle with a payload of `len` bytes now.
     pub fn takes(&self, len: u64) -> bool {
         let limits = self.config.limits;
-        self.restart.is_ready()
+        self.restart.is_ready
             && self.intakes.len() < limits.incoming
             && self.kept() < limits.bundles
             && self.bytes.saturating_add(self.shares.reserved()).saturating_add(len) <= limits.bytes
@@ -219,17 +219,17 @@ impl Agent {
         }
         let CreationTimestamp { time_ms, sequence } = self.creation(now);
         let sequence = (time_ms % 1000).saturating_mul(SEQUENCES).saturating_add(sequence);
-        let mut flags = bp6::BundleFlags(request.flags.without(BundleFlags::STATUS_TIME).0);
+        let mut flags = request.flags.without(BundleFlags::STATUS_TIME);
         flags = flags.with_priority(match request.priority {
             Priority::Bulk => bp6::Priority::Bulk,
             Priority::Normal => bp6::Priority::Normal,
             Priority::Expedited => bp6::Priority::Expedited,
         });
         if request.custody {
-            flags = flags.with(bp6::BundleFlags::CUSTODY);
+            flags = flags.with(BundleFlags::CUSTODY);
         }
         if request.destination.is_singleton() {
-            flags = flags.with(bp6::BundleFlags::SINGLETON);
+            flags = flags.with(BundleFlags::SINGLETON);
         }
         let primary = bp6::Primary {
             flags,
@@ -246,7 +246,7 @@ impl Agent {
             return Err(RequestError::Conflict(conflict));
         }
         let payload = bp6::Payload {
-            flags: bp6::BlockFlags::LAST,
+            flags: BlockFlags::LAST,
             len: request.payload.len(),
             ..bp6::Payload::default()
         };
@@ -274,7 +274,8 @@ impl Agent {
         let time_ms = self.clock().dtn_time(now).unwrap_or(0);
         let (creation, used) = self.numbers.create(time_ms);
         if let Some(used) = used.filter(|_| self.config.persistent) {
-            self.store.put_used(Record::Used(used).encode());
+            // Bundles have numbers from 1 on.
+            self.store.put(Job::Used, 0, Record::Used(used).encode());
         }
         creation
     }
@@ -291,31 +292,20 @@ impl Agent {
         match payload {
             Content::Bytes(bytes) => {
                 let body = Body::Memory(BytesMut::new());
-                self.begin_with(now, Intake::with_head(giver, body, head), &bytes);
+                let number = self.number();
+                self.begin_under(now, number, Intake::with_head(giver, body, head), &bytes);
             }
             Content::File { name, offset, len } => {
-                let reading = Reading {
-                    name: name.clone(),
-                    file: None,
-                    at: offset,
-                    end: offset.saturating_add(len),
-                    payload_only: true,
-                    owns,
-                };
-                let mut intake = Intake::with_head(giver, Body::There(reading), head);
+                let there = There { name: name.clone(), payload_at: Some(offset), owns };
+                let mut intake = Intake::with_head(giver, Body::There(there), head);
                 intake.is_whole = true;
+                intake.parts = Some(Content::File { name, offset, len }.into());
                 let number = self.number();
                 self.shares.begin(number, Self::account(giver, None), len);
                 self.intakes.insert(number, intake);
-                self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
+                self.read_parts(now, number);
             }
         }
-    }
-
-    /// Starts the intake of a bundle with a known head and a payload in memory.
-    fn begin_with(&mut self, now: Time, intake: Intake, payload: &Bytes) {
-        let number = self.number();
-        self.begin_under(now, number, intake, payload);
     }
 
     /// Starts the intake of a bundle under this number.

@@ -1,17 +1,17 @@
 //! The agent's files and records: pending effects and their purposes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
-    StoreEffect, Ticket,
+    EffectError, EffectResult, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
 };
 
 use super::super::arrivals::OF_LAYERS;
 use super::super::layer::Tag;
 use super::forwarder::{REST, REST_MAX};
+use crate::effects::Effects;
 
 /// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,7 @@ pub(super) enum Job {
     Write { intake: u64, bytes: usize },
     /// Syncs it.
     Sync { intake: u64 },
-    /// Reads it back to check it.
-    Read { intake: u64 },
-    /// Opens or reads the file of a fragment being reassembled.
+    /// Opens or reads a file of which it consists.
     Part { intake: u64 },
     /// Opens or reads the file of an outgoing part.
     Sum { tag: Tag },
@@ -72,46 +70,26 @@ struct Going {
 pub(super) struct Store {
     /// Directory of the working files, and prefix of record keys.
     directory: FileName,
-    next: u64,
-    under_way: BTreeMap<Ticket, Job>,
-    effects: VecDeque<Effect>,
+    pub(super) effects: Effects<Job>,
     going: BTreeMap<u64, Going>,
     /// Bundles among them whose records the store refused, to be retried later.
-    refused: BTreeSet<u64>,
+    pub(super) refused: BTreeSet<u64>,
     /// Bundles whose payloads the store refused, until the result of their records is known.
-    unstored: BTreeMap<u64, EffectError>,
+    pub(super) unstored: BTreeMap<u64, EffectError>,
     /// Back-off after the next refusal.
     rest: Duration,
 }
 
 impl Store {
-    pub(super) const fn new(directory: FileName) -> Self {
+    pub(super) fn new(directory: FileName) -> Self {
         Self {
             directory,
-            next: 0,
-            under_way: BTreeMap::new(),
-            effects: VecDeque::new(),
+            effects: Effects::default(),
             going: BTreeMap::new(),
             refused: BTreeSet::new(),
             unstored: BTreeMap::new(),
             rest: REST,
         }
-    }
-
-    pub(super) fn poll(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
-    }
-
-    /// Purpose of a completed effect.
-    pub(super) fn completed(&mut self, ticket: Ticket) -> Option<Job> {
-        self.under_way.remove(&ticket)
-    }
-
-    fn ask(&mut self, job: Job, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        let ticket = Ticket(self.next);
-        self.next += 1;
-        self.under_way.insert(ticket, job);
-        self.effects.push_back(effect(ticket).into());
     }
 
     /// Working file of an arriving bundle.
@@ -173,37 +151,16 @@ impl Store {
         Self::number_of_file(key.strip_prefix(self.directory.path())?.strip_prefix('-')?)
     }
 
-    pub(super) fn load(&mut self) {
-        self.ask(Job::Load, |ticket| StoreEffect::Index { ticket, request: IndexRequest::Load });
-    }
-
     /// Creates the directory of the working files, and lists the files of an earlier run.
     pub(super) fn list(&mut self) {
-        let request = FilestoreRequest::CreateDirectory(self.directory.clone());
-        self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
-        let request = FilestoreRequest::List(self.directory.clone());
-        self.ask(Job::List, |ticket| StoreEffect::Filestore { ticket, request });
-    }
-
-    pub(super) fn open(&mut self, job: Job, name: FileName, mode: OpenMode) {
-        self.ask(job, |ticket| StoreEffect::Open { ticket, name, mode });
-    }
-
-    pub(super) fn read(&mut self, job: Job, file: FileId, offset: u64, len: usize) {
-        self.ask(job, |ticket| StoreEffect::Read { ticket, file, offset, len });
+        self.effects
+            .filestore(Job::Forget, FilestoreRequest::CreateDirectory(self.directory.clone()));
+        self.effects.filestore(Job::List, FilestoreRequest::List(self.directory.clone()));
     }
 
     pub(super) fn write(&mut self, intake: u64, file: FileId, offset: u64, bytes: Bytes) {
         let job = Job::Write { intake, bytes: bytes.len() };
-        self.ask(job, |ticket| StoreEffect::Write { ticket, file, offset, bytes });
-    }
-
-    pub(super) fn sync(&mut self, intake: u64, file: FileId) {
-        self.ask(Job::Sync { intake }, |ticket| StoreEffect::Sync { ticket, file });
-    }
-
-    pub(super) fn close(&mut self, file: FileId) {
-        self.effects.push_back(StoreEffect::Close { file }.into());
+        self.effects.write(job, file, offset, bytes);
     }
 
     /// Deletes the payload of a bundle.
@@ -216,25 +173,20 @@ impl Store {
     }
 
     pub(super) fn delete(&mut self, name: FileName) {
-        let request = FilestoreRequest::DeleteFile(name);
-        self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
+        self.effects.filestore(Job::Forget, FilestoreRequest::DeleteFile(name));
     }
 
     /// Stores a payload in a record of its own, before the record of its bundle.
     pub(super) fn put_payload(&mut self, number: u64, value: Bytes) {
-        let request = IndexRequest::Put { key: self.payload_key(number), value };
-        self.ask(Job::Payload { number }, |ticket| StoreEffect::Index { ticket, request });
+        self.effects.index(
+            Job::Payload { number },
+            IndexRequest::Put { key: self.payload_key(number), value },
+        );
     }
 
     /// Removes a payload that has a record of its own.
     pub(super) fn remove_payload(&mut self, number: u64) {
-        let request = IndexRequest::Remove { key: self.payload_key(number) };
-        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
-    }
-
-    /// Notes that a payload could not be stored.
-    pub(super) fn payload_refused(&mut self, number: u64, why: EffectError) {
-        self.unstored.insert(number, why);
+        self.effects.index(Job::Forget, IndexRequest::Remove { key: self.payload_key(number) });
     }
 
     /// Result of the record of a bundle, with that of its payload. Without the payload, the record
@@ -242,7 +194,7 @@ impl Store {
     pub(super) fn put_done(
         &mut self,
         number: u64,
-        result: Result<Completion, EffectError>,
+        result: EffectResult,
     ) -> Result<(), EffectError> {
         match (result, self.unstored.remove(&number)) {
             (Ok(_), None) => Ok(()),
@@ -254,31 +206,15 @@ impl Store {
         }
     }
 
-    /// Stores a record; its completion makes the bundle safe.
-    pub(super) fn put(&mut self, number: u64, value: Bytes) {
-        let request = IndexRequest::Put { key: self.key(number), value };
-        self.ask(Job::Put { number }, |ticket| StoreEffect::Index { ticket, request });
-    }
-
-    /// Stores the creation times that were used. Effects are executed in order: a bundle is not
-    /// safe before.
-    pub(super) fn put_used(&mut self, value: Bytes) {
-        // Bundles have numbers from 1 on.
-        let request = IndexRequest::Put { key: self.key(0), value };
-        self.ask(Job::Used, |ticket| StoreEffect::Index { ticket, request });
-    }
-
-    /// Replaces the record of a bundle, or stores that of a user's request. If the latter is lost, a
-    /// repeated request is not recognized.
-    pub(super) fn put_again(&mut self, number: u64, value: Bytes) {
-        let request = IndexRequest::Put { key: self.key(number), value };
-        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+    /// Stores a record. With [`Job::Put`] its completion makes the bundle safe; with [`Job::Forget`]
+    /// it may be lost. Effects are executed in order: a bundle is not safe before earlier records.
+    pub(super) fn put(&mut self, job: Job, number: u64, value: Bytes) {
+        self.effects.index(job, IndexRequest::Put { key: self.key(number), value });
     }
 
     /// Stores the record of the clocks.
     pub(super) fn put_clocks(&mut self, value: Bytes) {
-        let request = IndexRequest::Put { key: self.clocks_key(), value };
-        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+        self.effects.index(Job::Forget, IndexRequest::Put { key: self.clocks_key(), value });
     }
 
     /// Key of the record of the clocks.
@@ -305,22 +241,20 @@ impl Store {
                 going.record = None;
                 self.record_gone(number);
             }
-            None => self.ask_to_remove(Job::Forget, number),
+            None => self.remove_record(Job::Forget, number),
         }
-    }
-
-    fn ask_to_remove(&mut self, job: Job, number: u64) {
-        let request = IndexRequest::Remove { key: self.key(number) };
-        self.ask(job, |ticket| StoreEffect::Index { ticket, request });
     }
 
     fn record_gone(&mut self, number: u64) {
         let Some(going) = self.going.get(&number) else { return };
-        let Some(value) = going.record.clone() else {
-            return self.ask_to_remove(Job::Gone { number }, number);
-        };
-        let request = IndexRequest::Put { key: self.key(number), value };
-        self.ask(Job::Gone { number }, |ticket| StoreEffect::Index { ticket, request });
+        match going.record.clone() {
+            Some(value) => self.put(Job::Gone { number }, number, value),
+            None => self.remove_record(Job::Gone { number }, number),
+        }
+    }
+
+    fn remove_record(&mut self, job: Job, number: u64) {
+        self.effects.index(job, IndexRequest::Remove { key: self.key(number) });
     }
 
     /// Handles the result of recording a discarded bundle; returns an error to retry later.
@@ -330,7 +264,7 @@ impl Store {
     pub(super) fn gone_effect_done(
         &mut self,
         number: u64,
-        result: Result<Completion, EffectError>,
+        result: EffectResult,
     ) -> Result<(), EffectError> {
         let Some(going) = self.going.get_mut(&number) else { return Ok(()) };
         match (result, going.payload.clone()) {
@@ -343,7 +277,7 @@ impl Store {
             }
             (Err(EffectError::NoSpace), Some(Apart::File(name))) if !going.is_emptied => {
                 going.is_emptied = true;
-                self.open(Job::Empty { number }, name, OpenMode::Truncate);
+                self.effects.open(Job::Empty { number }, name, OpenMode::Truncate);
                 Ok(())
             }
             (Err(error), _) => {
@@ -354,16 +288,9 @@ impl Store {
     }
 
     /// Handles the result of emptying the file of a discarded bundle.
-    pub(super) fn emptied(&mut self, number: u64, result: &Result<Completion, EffectError>) {
-        if let Ok(Completion::Opened { file, .. }) = result {
-            self.close(*file);
-        }
+    pub(super) fn emptied(&mut self, number: u64, result: &EffectResult) {
+        self.effects.close_orphan(result);
         self.record_gone(number);
-    }
-
-    /// Number of discarded bundles whose records the store refused.
-    pub(super) fn refused(&self) -> usize {
-        self.refused.len()
     }
 
     /// Back-off after a refused record: twice the previous one.

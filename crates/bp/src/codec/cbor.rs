@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 16;
 /// Byte that ends an item of indefinite length.
 pub(crate) const BREAK: u8 = 0xff;
 
-/// The kind of an item (RFC 8949 §3.1).
+/// The kind of an item, in the order of the numbers on the wire (RFC 8949 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Major {
     Unsigned,
@@ -28,6 +28,19 @@ pub(crate) enum Major {
     Map,
     Tag,
     Simple,
+}
+
+impl Major {
+    const ALL: [Self; 8] = [
+        Self::Unsigned,
+        Self::Negative,
+        Self::Bytes,
+        Self::Text,
+        Self::Array,
+        Self::Map,
+        Self::Tag,
+        Self::Simple,
+    ];
 }
 
 /// Initial bytes of an item.
@@ -48,16 +61,7 @@ impl Initial {
 pub(crate) fn initial(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
     let at = reader.offset();
     let byte = reader.u8()?;
-    let major = match byte >> 5 {
-        0 => Major::Unsigned,
-        1 => Major::Negative,
-        2 => Major::Bytes,
-        3 => Major::Text,
-        4 => Major::Array,
-        5 => Major::Map,
-        6 => Major::Tag,
-        _ => Major::Simple,
-    };
+    let major = Major::ALL[usize::from(byte >> 5)];
     let argument = match byte & 0x1f {
         value @ 0..=23 => Some(u64::from(value)),
         width @ 24..=27 => Some(reader.uint(1 << (width - 24))?),
@@ -198,6 +202,21 @@ impl Array {
         Err(DecodeError::invalid(self.at, "an array has fewer items than its kind"))
     }
 
+    /// Reads the next item.
+    pub(crate) fn read<'a, T>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        self.item(reader)?;
+        read(reader)
+    }
+
+    /// Reads the next item, an unsigned number.
+    pub(crate) fn uint(&mut self, reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+        self.read(reader, uint)
+    }
+
     /// Checks that this many items are left, unless a break ends the array.
     pub(crate) fn leaves(self, count: usize) -> Result<(), DecodeError> {
         match self.left {
@@ -275,16 +294,7 @@ pub(crate) const fn initial_len(argument: u64) -> usize {
 
 /// Writes the initial bytes of an item, in their shortest form.
 pub(crate) fn put(out: &mut Vec<u8>, major: Major, argument: u64) {
-    let major = match major {
-        Major::Unsigned => 0_u8,
-        Major::Negative => 1,
-        Major::Bytes => 2,
-        Major::Text => 3,
-        Major::Array => 4,
-        Major::Map => 5,
-        Major::Tag => 6,
-        Major::Simple => 7,
-    } << 5;
+    let major = (major as u8) << 5;
     let bytes = argument.to_be_bytes();
     match initial_len(argument) {
         1 => out.push(major | bytes[7]),

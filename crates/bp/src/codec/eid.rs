@@ -151,11 +151,25 @@ impl Eid {
         }
     }
 
+    /// Returns the node, with its allocator in the upper 32 bits, of an endpoint of scheme `ipn`.
+    pub(crate) const fn ipn_node(&self) -> Option<u64> {
+        if let Self::Ipn { node, .. } = self { Some(*node) } else { None }
+    }
+
+    /// Returns the text in bundles of version 6.
+    pub(crate) fn to_text(&self) -> Result<String, EncodeError> {
+        match self {
+            Self::Unknown { .. } => {
+                Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"))
+            }
+            Self::None | Self::Ipn { .. } | Self::Dtn(_) | Self::Uri(_) => Ok(self.to_string()),
+        }
+    }
+
     /// Reads an endpoint from CBOR.
     pub(crate) fn read(reader: &mut Reader<'_>, max: usize) -> Result<Self, DecodeError> {
         let mut array = Array::begin(reader)?;
-        array.item(reader)?;
-        let scheme = cbor::uint(reader)?;
+        let scheme = array.uint(reader)?;
         array.item(reader)?;
         let eid = match scheme {
             DTN => Self::read_dtn(reader, max)?,
@@ -198,10 +212,8 @@ impl Eid {
     fn read_ipn(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let at = reader.offset();
         let mut array = Array::begin(reader)?;
-        array.item(reader)?;
-        let first = cbor::uint(reader)?;
-        array.item(reader)?;
-        let second = cbor::uint(reader)?;
+        let first = array.uint(reader)?;
+        let second = array.uint(reader)?;
         if !array.more(reader)? {
             return Ok(Self::from_numbers(first, second));
         }

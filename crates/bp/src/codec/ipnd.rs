@@ -146,21 +146,17 @@ impl Beacon {
         if version != VERSION {
             return Err(DecodeError { offset, kind: DecodeErrorKind::Version(version) });
         }
-        array.item(&mut reader)?;
-        let flags: u8 = number(&mut reader)?;
+        let flags: u8 = array.read(&mut reader, number)?;
         array.item(&mut reader)?;
         let node = Eid::read(&mut reader, eid::LEN_MAX)?;
-        array.item(&mut reader)?;
-        let sequence = number(&mut reader)?;
+        let sequence = array.read(&mut reader, number)?;
         let reserved = flags & !(NODE | SERVICES | PERIOD);
         let mut beacon = Self { node, sequence, reserved, ..Self::default() };
         if flags & SERVICES != 0 {
-            array.item(&mut reader)?;
-            beacon.read_services(&mut reader)?;
+            array.read(&mut reader, |reader| beacon.read_services(reader))?;
         }
         if flags & PERIOD != 0 {
-            array.item(&mut reader)?;
-            beacon.period_s = Some(cbor::uint(&mut reader)?);
+            beacon.period_s = Some(array.uint(&mut reader)?);
         }
         array.end(&mut reader)?;
         reader.finish()?;

@@ -3,6 +3,7 @@
 pub mod bp6;
 pub mod bp7;
 pub mod bpsec;
+mod bundle;
 pub mod cbor;
 pub mod eid;
 pub mod file_part;

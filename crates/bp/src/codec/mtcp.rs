@@ -14,6 +14,7 @@ use std::fmt;
 use wire::cursor::Reader;
 use wire::{DecodeError, EncodeError};
 
+use crate::codec::bundle::or_more;
 use crate::codec::cbor::{self, Major};
 use crate::codec::tcpcl;
 
@@ -53,7 +54,7 @@ impl Framing {
             };
             Ok((len, reader.offset()))
         };
-        tcpcl::or_more(read(Reader::new(bytes)), LEN_MAX)
+        or_more(read(Reader::new(bytes)), LEN_MAX, tcpcl::TOO_LONG)
     }
 
     /// Returns the bytes before a bundle of this length.

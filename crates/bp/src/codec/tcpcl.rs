@@ -4,7 +4,7 @@
 //! Both sides of a connection start with the same four bytes and a version. A node that accepts
 //! connections checks [`version`] before it decodes the rest.
 
-use wire::{DecodeError, DecodeErrorKind};
+use wire::DecodeError;
 
 /// TCP port of both versions.
 pub const PORT: u16 = 4556;
@@ -22,22 +22,8 @@ pub fn version(bytes: &[u8]) -> Result<Option<u8>, DecodeError> {
     Ok(bytes.get(MAGIC.len()).copied())
 }
 
-/// Turns a truncation error into `None`, unless the needed length exceeds the limit.
-pub(crate) fn or_more<T>(
-    read: Result<T, DecodeError>,
-    max: usize,
-) -> Result<Option<T>, DecodeError> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(DecodeError { offset, kind: DecodeErrorKind::Truncated { needed, .. } }) => {
-            if offset.saturating_add(needed) > max {
-                return Err(DecodeError::invalid(offset, "a message is longer than the bound"));
-            }
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
+/// Error of a message that may be longer than its bound.
+pub(super) const TOO_LONG: &str = "a message is longer than the bound";
 
 #[cfg(test)]
 mod tests {

@@ -23,11 +23,9 @@ mod whole;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::Bytes;
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, FileId as OpenFile, FileName,
-    FilestoreRequest, IndexRequest, Input, OpenMode, Rng, StoreEffect, Ticket, Tickets, Time,
-    Timers, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, EffectResult, Engine, FileName, IndexRequest, Input,
+    Rng, Ticket, Time, Timers, Transmit, TxBuf,
 };
 use session::settings;
 use session::settings::Wrong;
@@ -39,6 +37,7 @@ use crate::agent::Version;
 use crate::app::{Application, ArrivalId, Event, NodeFacts, Order, OutgoingId};
 use crate::codec::bp7::{BundleFlags, Eid};
 use crate::codec::file_part::NAME_MAX;
+use crate::effects::Effects;
 use crate::routes::Priority;
 
 pub use self::joining::Joined;
@@ -53,9 +52,6 @@ pub const PART: u64 = 64 << 20;
 pub const SPOOLS: [(&str, &str); 2] = [(JOINED_PREFIX, "join-"), (PAYLOAD_PREFIX, "none-")];
 const JOINED_PREFIX: &str = "file-";
 const PAYLOAD_PREFIX: &str = "payload-";
-
-/// Bytes read or copied at a time.
-const PIECE: u64 = 256 << 10;
 
 settings! {
     /// Settings of a [`Files`].
@@ -102,33 +98,22 @@ impl Config {
     }
 }
 
-/// Bounds on memory and work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Files being sent.
-    pub sending: usize,
-    /// Parts of a file that the node has not forwarded, if it tells.
-    pub ahead: usize,
-    /// Incomplete files, and complete ones that are remembered because a part may arrive again.
-    pub joining: usize,
-    /// Bytes of a joined file: the payload of a bundle that announces more is no part.
-    pub file: u64,
-    /// Separate ranges of an incomplete file.
-    pub ranges: usize,
-    /// Deliveries that wait here.
-    pub arrivals: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            sending: 1024,
-            ahead: 64,
-            joining: 16_384,
-            file: 8 << 40,
-            ranges: 65_536,
-            arrivals: 64,
-        }
+settings! {
+    /// Bounds on memory and work.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Files being sent.
+        pub sending: usize = 1024,
+        /// Parts of a file that the node has not forwarded, if it tells.
+        pub ahead: usize = 64,
+        /// Incomplete files, and complete ones that are remembered because a part may arrive again.
+        pub joining: usize = 16_384,
+        /// Bytes of a joined file: the payload of a bundle that announces more is no part.
+        pub file: u64 = 8 << 40,
+        /// Separate ranges of an incomplete file.
+        pub ranges: usize = 65_536,
+        /// Deliveries that wait here.
+        pub arrivals: usize = 64,
     }
 }
 
@@ -241,10 +226,9 @@ pub struct Files {
     /// Bundles being sent.
     outgoing: BTreeMap<OutgoingId, FileId>,
     receiving: Receiving,
-    tickets: Tickets<Use>,
     next_outgoing: u64,
     orders: VecDeque<Order>,
-    effects: VecDeque<Effect>,
+    effects: Effects<Use>,
     indications: VecDeque<Indication>,
     timers: Timers<Expiry>,
 }
@@ -262,14 +246,13 @@ impl Files {
             node: None,
             sending: BTreeMap::new(),
             outgoing: BTreeMap::new(),
-            tickets: Tickets::new(),
             next_outgoing: 0,
             orders: VecDeque::new(),
-            effects: VecDeque::new(),
+            effects: Effects::default(),
             indications: VecDeque::new(),
             timers: Timers::new(),
         };
-        files.index(Use::Load, IndexRequest::Load);
+        files.effects.index(Use::Load, IndexRequest::Load);
         files
     }
 
@@ -285,59 +268,17 @@ impl Files {
         self.is_ready
     }
 
-    fn ask(&mut self, of: Use, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        self.effects.push_back(self.tickets.renumbered(of, effect(Ticket(0)).into()));
-    }
-
-    fn open(&mut self, of: Use, name: FileName, mode: OpenMode) {
-        self.ask(of, |ticket| StoreEffect::Open { ticket, name, mode });
-    }
-
-    fn read(&mut self, of: Use, file: OpenFile, offset: u64, left: u64) {
-        let len = usize::try_from(left.min(PIECE)).unwrap_or(usize::MAX);
-        self.ask(of, |ticket| StoreEffect::Read { ticket, file, offset, len });
-    }
-
-    fn write(&mut self, of: Use, file: OpenFile, offset: u64, bytes: Bytes) {
-        self.ask(of, |ticket| StoreEffect::Write { ticket, file, offset, bytes });
-    }
-
-    fn sync(&mut self, of: Use, file: OpenFile) {
-        self.ask(of, |ticket| StoreEffect::Sync { ticket, file });
-    }
-
-    fn filestore(&mut self, of: Use, request: FilestoreRequest) {
-        self.ask(of, |ticket| StoreEffect::Filestore { ticket, request });
-    }
-
-    fn index(&mut self, of: Use, request: IndexRequest) {
-        self.ask(of, |ticket| StoreEffect::Index { ticket, request });
-    }
-
-    fn close(&mut self, file: Option<OpenFile>) {
-        if let Some(file) = file {
-            self.effects.push_back(StoreEffect::Close { file }.into());
-        }
-    }
-
-    fn done(&mut self, now: Time, ticket: Ticket, result: Result<Completion, EffectError>) {
-        match self.tickets.take(ticket).map(|(of, _)| of) {
+    fn done(&mut self, now: Time, ticket: Ticket, result: EffectResult) {
+        match self.effects.take(ticket) {
             Some(Use::Load) => self.loaded(now, result),
             Some(Use::Send(file)) => self.sending_done(now, file, result),
             Some(Use::Receive(arrival)) => self.receiving_done(arrival, result),
-            Some(Use::Nobody) | None => self.close_orphan(&result),
-        }
-    }
-
-    /// Closes the file of a completion that nobody waits for.
-    fn close_orphan(&mut self, result: &Result<Completion, EffectError>) {
-        if let Ok(Completion::Opened { file, .. }) = result {
-            self.close(Some(*file));
+            Some(Use::Nobody) | None => self.effects.close_orphan(&result),
         }
     }
 
     /// Continues with the records of an earlier run.
-    fn loaded(&mut self, now: Time, result: Result<Completion, EffectError>) {
+    fn loaded(&mut self, now: Time, result: EffectResult) {
         self.is_ready = true;
         let Ok(Completion::Records(records)) = result else { return };
         for (key, value) in records {
@@ -417,7 +358,7 @@ impl Engine for Files {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.effects.poll()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {

@@ -1,12 +1,13 @@
 //! A payload that is a part of a file.
 
-use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode};
+use engine::{Completion, EffectError, EffectResult, FileName, FilestoreRequest, OpenMode};
 
 use super::joining::Fit;
 use super::taking::{Lying, Part, PartNames, PartState, Step, Taking};
-use super::{Files, Indication, PIECE, Use};
+use super::{Files, Indication, Use};
 use crate::app::Order;
 use crate::codec::file_part::{FilePart, crc_append};
+use crate::effects::PIECE;
 
 impl Files {
     /// Begins with a payload that is a part of a file; returns any other.
@@ -52,7 +53,7 @@ impl Files {
             Fit::Known | Fit::Contradiction => return self.part_over(taking),
         };
         part.state = state;
-        self.open(purpose, working, mode);
+        self.effects.open(purpose, working, mode);
         self.receiving.current = Some(taking);
     }
 
@@ -66,7 +67,7 @@ impl Files {
             let bytes = taking.ahead.split_to(most.min(taking.ahead.len()));
             part.crc = crc_append(part.crc, &bytes);
             part.state = PartState::Writing(bytes.len() as u64);
-            self.write(purpose, file, part.at, bytes);
+            self.effects.write(purpose, file, part.at, bytes);
         } else if !taking.is_last {
             part.state = PartState::Pulling;
             return self.pull(taking);
@@ -74,16 +75,12 @@ impl Files {
             return self.damaged(taking);
         } else {
             part.state = PartState::Syncing;
-            self.sync(purpose, file);
+            self.effects.sync(purpose, file);
         }
         self.receiving.current = Some(taking);
     }
 
-    pub(super) fn part_done(
-        &mut self,
-        mut taking: Box<Taking>,
-        result: Result<Completion, EffectError>,
-    ) {
+    pub(super) fn part_done(&mut self, mut taking: Box<Taking>, result: EffectResult) {
         let purpose = taking.purpose();
         let Step::Part(part) = &mut taking.step else { return };
         let state = std::mem::replace(&mut part.state, PartState::Pulling);
@@ -100,7 +97,7 @@ impl Files {
         match result {
             (Completion::Opened { file, .. }, PartState::Looking) => {
                 // The process ended before it renamed the file.
-                self.close(Some(file));
+                self.effects.close(Some(file));
                 if let Some(joined) = self.receiving.files.get_mut(&part.key) {
                     joined.named = None;
                     let is_there = joined.has(part.start, part.end);
@@ -121,14 +118,14 @@ impl Files {
                 if let Some(joined) = self.receiving.files.get_mut(&part.key) {
                     joined.there.insert(part.start, part.end);
                     let put = joined.put();
-                    self.index(purpose, put);
+                    self.effects.index(purpose, put);
                 }
             }
             (_, PartState::Recording) => return self.part_over(taking),
             (_, PartState::Choosing(names)) => {
                 if let Some(joined) = self.receiving.files.get_mut(&part.key) {
                     let (from, to) = (joined.working_file(), names.name.clone());
-                    self.filestore(purpose, FilestoreRequest::RenameFile { from, to });
+                    self.effects.filestore(purpose, FilestoreRequest::RenameFile { from, to });
                 }
                 part.state = PartState::Renaming(names);
             }
@@ -164,10 +161,10 @@ impl Files {
         let Step::Part(part) = &mut taking.step else { return };
         let (kept, removed) = self.receiving.files.completed(&part.key);
         if let Some(record) = removed {
-            self.index(Use::Nobody, record);
+            self.effects.index(Use::Nobody, record);
         }
         if let Some(record) = kept {
-            self.index(purpose, record);
+            self.effects.index(purpose, record);
         }
         part.state = PartState::Finishing(place);
         self.receiving.current = Some(taking);
@@ -177,7 +174,7 @@ impl Files {
     fn part_over(&mut self, mut taking: Box<Taking>) {
         let Step::Part(part) = &mut taking.step else { return };
         let file = part.file.take();
-        self.close(file);
+        self.effects.close(file);
         let joined = self.receiving.files.get_mut(&part.key);
         match joined.filter(|joined| joined.is_whole()).map(|joined| joined.names()) {
             Some(names) => self.choose(taking, names.into(), EffectError::Exists),
@@ -196,7 +193,7 @@ impl Files {
             joined.named = Some(name.path().to_owned());
             part.state = PartState::Choosing(PartNames { name, left });
             let put = joined.put();
-            self.index(purpose, put);
+            self.effects.index(purpose, put);
             self.receiving.current = Some(taking);
             return;
         }
@@ -224,7 +221,7 @@ impl Files {
     }
 
     pub(super) fn abandon_part(&mut self, part: &Part) {
-        self.close(part.file);
+        self.effects.close(part.file);
         // The next part may open its working file at once.
         self.receiving.files.remove_if_empty(&part.key);
     }

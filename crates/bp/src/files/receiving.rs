@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use engine::{Completion, EffectError, FileName, FilestoreRequest};
+use engine::{EffectError, EffectResult, FileName, FilestoreRequest};
 
 use super::joining::{self, Joined};
 use super::taking::{Step, Taking};
@@ -108,13 +108,9 @@ impl Files {
         self.begin_next();
     }
 
-    pub(super) fn receiving_done(
-        &mut self,
-        arrival: ArrivalId,
-        result: Result<Completion, EffectError>,
-    ) {
+    pub(super) fn receiving_done(&mut self, arrival: ArrivalId, result: EffectResult) {
         let Some(taking) = self.take_current(arrival) else {
-            return self.close_orphan(&result);
+            return self.effects.close_orphan(&result);
         };
         match &taking.step {
             Step::Beginning => self.receiving.current = Some(taking),
@@ -193,6 +189,6 @@ impl Files {
     }
 
     pub(super) fn delete(&mut self, name: FileName) {
-        self.filestore(Use::Nobody, FilestoreRequest::DenyFile(name));
+        self.effects.filestore(Use::Nobody, FilestoreRequest::DenyFile(name));
     }
 }

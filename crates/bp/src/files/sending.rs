@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileId as OpenFile, FileName, OpenMode, Time};
+use engine::{Completion, EffectError, EffectResult, FileId as OpenFile, FileName, OpenMode, Time};
 
 use super::{Expiry, Failure, FileId, Files, Indication, SendError, Use, record};
 use crate::agent::SendRequest;
@@ -115,7 +115,7 @@ impl Files {
             memory_of: None,
         };
         self.sending.insert(id, Sending::new(record, false));
-        self.open(Use::Send(id), source, OpenMode::Read);
+        self.effects.open(Use::Send(id), source, OpenMode::Read);
         Ok(id)
     }
 
@@ -137,7 +137,7 @@ impl Files {
         }
         let source = record.source.clone();
         self.sending.insert(id, Sending::new(record, true));
-        self.open(Use::Send(id), source, OpenMode::Read);
+        self.effects.open(Use::Send(id), source, OpenMode::Read);
     }
 
     pub(super) fn node_up(&mut self, now: Time, facts: NodeFacts) {
@@ -147,13 +147,10 @@ impl Files {
         }
     }
 
-    pub(super) fn sending_done(
-        &mut self,
-        now: Time,
-        id: FileId,
-        result: Result<Completion, EffectError>,
-    ) {
-        let Some(sending) = self.sending.get_mut(&id) else { return self.close_orphan(&result) };
+    pub(super) fn sending_done(&mut self, now: Time, id: FileId, result: EffectResult) {
+        let Some(sending) = self.sending.get_mut(&id) else {
+            return self.effects.close_orphan(&result);
+        };
         let result = match result {
             Ok(result) => result,
             Err(error) => return self.end(id, Err(Failure::Store(error))),
@@ -193,7 +190,7 @@ impl Files {
         let Some(sending) = self.sending.get_mut(&id) else { return };
         sending.step = Step::Recording;
         let put = sending.record.put();
-        self.index(Use::Send(id), put);
+        self.effects.index(Use::Send(id), put);
     }
 
     /// Begins the next part of a file, if there is one and few enough are queued.
@@ -227,7 +224,7 @@ impl Files {
             return;
         };
         if at < len {
-            self.read(Use::Send(id), file, offset + at, len - at);
+            self.effects.read(Use::Send(id), file, offset + at, len - at);
         } else {
             self.hand_in(now, id);
         }
@@ -305,16 +302,20 @@ impl Files {
         self.indications.push_back(Indication::Waiting { file, why });
     }
 
+    /// File of which a bundle is a part.
+    fn file_of(&mut self, id: OutgoingId) -> Option<(FileId, &mut Sending)> {
+        let file = *self.outgoing.get(&id)?;
+        Some((file, self.sending.get_mut(&file)?))
+    }
+
     pub(super) fn on_passed(&mut self, id: OutgoingId, bytes: u64) {
-        let file = self.outgoing.get(&id);
-        if let Some(sending) = file.and_then(|file| self.sending.get_mut(file)) {
+        if let Some((_, sending)) = self.file_of(id) {
             sending.passed = bytes;
         }
     }
 
     pub(super) fn on_stored(&mut self, id: OutgoingId) {
-        let Some(file) = self.outgoing.get(&id).copied() else { return };
-        let Some(sending) = self.sending.get_mut(&file) else { return };
+        let Some((file, sending)) = self.file_of(id) else { return };
         let Step::Handing { id: handed, len } = sending.step else { return };
         if handed != id {
             return;
@@ -331,19 +332,15 @@ impl Files {
     }
 
     pub(super) fn on_forwarded(&mut self, now: Time, id: OutgoingId) {
-        let Some(file) = self.outgoing.get(&id).copied() else { return };
-        if let Some(sending) = self.sending.get_mut(&file) {
-            sending.queued.remove(&id);
-        }
+        let Some((file, sending)) = self.file_of(id) else { return };
+        sending.queued.remove(&id);
         self.next_part(now, file);
         self.end_if_done(file);
     }
 
     pub(super) fn on_delivered(&mut self, now: Time, id: OutgoingId) {
-        let Some(file) = self.outgoing.get(&id).copied() else { return };
-        if let Some(sending) = self.sending.get_mut(&file) {
-            sending.unreported.remove(&id);
-        }
+        let Some((_, sending)) = self.file_of(id) else { return };
+        sending.unreported.remove(&id);
         // A reported delivery counts even without an acknowledgment.
         self.on_forwarded(now, id);
     }
@@ -377,13 +374,13 @@ impl Files {
     pub(super) fn end(&mut self, id: FileId, result: Result<(), Failure>) {
         let Some(sending) = self.sending.remove(&id) else { return };
         self.timers.cancel(Expiry(id));
-        self.close(sending.source);
+        self.effects.close(sending.source);
         let is_followed = self.node.is_some_and(|facts| facts.follows);
         // A node that is asked again later may take the rest.
         let is_over =
             is_followed || matches!(result, Ok(()) | Err(Failure::Store(EffectError::Changed)));
         if is_over {
-            self.index(Use::Nobody, sending.record.removal());
+            self.effects.index(Use::Nobody, sending.record.removal());
         }
         self.outgoing.retain(|bundle, of| {
             let is_other = *of != id;

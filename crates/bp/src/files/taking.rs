@@ -33,8 +33,8 @@ impl Step {
     pub(super) fn is_pulling(&self) -> bool {
         match self {
             Self::Beginning => true,
-            Self::Part(part) => part.is_pulling(),
-            Self::Whole(whole) => whole.is_pulling(),
+            Self::Part(part) => matches!(part.state, PartState::Pulling),
+            Self::Whole(whole) => matches!(whole.state, WholeState::Pulling),
         }
     }
 }
@@ -91,10 +91,6 @@ pub(super) struct PartNames {
 }
 
 impl Part {
-    pub(super) fn is_pulling(&self) -> bool {
-        matches!(self.state, PartState::Pulling)
-    }
-
     /// Bytes of it that are in the working file.
     pub(super) fn bytes(&self) -> u64 {
         self.at - self.start
@@ -148,10 +144,4 @@ pub(super) struct Comparing {
     pub(super) file: Option<OpenFile>,
     pub(super) at: u64,
     pub(super) hash: Sha256,
-}
-
-impl Whole {
-    pub(super) fn is_pulling(&self) -> bool {
-        matches!(self.state, WholeState::Pulling)
-    }
 }

@@ -1,10 +1,10 @@
 //! A payload that becomes a file of its own.
 
-use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode};
+use engine::{Completion, EffectError, EffectResult, FileName, FilestoreRequest, OpenMode};
 use sha2::Digest as _;
 
 use super::taking::{Comparing, Lying, Step, Taking, Whole, WholeNames, WholeState};
-use super::{Files, PAYLOAD_PREFIX, PIECE, names};
+use super::{Files, PAYLOAD_PREFIX, names};
 
 /// Name made of a bundle's identifier.
 fn file_name(name: &str) -> FileName {
@@ -23,7 +23,7 @@ impl Files {
             lying,
             state: WholeState::Opening,
         }));
-        self.open(taking.purpose(), working, OpenMode::Truncate);
+        self.effects.open(taking.purpose(), working, OpenMode::Truncate);
         self.receiving.current = Some(taking);
     }
 
@@ -36,13 +36,13 @@ impl Files {
             let bytes = std::mem::take(&mut taking.ahead);
             whole.hash.update(&bytes);
             whole.state = WholeState::Writing(bytes.len() as u64);
-            self.write(purpose, file, whole.at, bytes);
+            self.effects.write(purpose, file, whole.at, bytes);
         } else if let Some(lying) = whole.lying.as_ref().filter(|lying| lying.at < lying.end) {
             whole.state = WholeState::Reading;
-            self.read(purpose, lying.file, lying.at, lying.end - lying.at);
+            self.effects.read(purpose, lying.file, lying.at, lying.end - lying.at);
         } else if taking.is_last {
             whole.state = WholeState::Syncing;
-            self.sync(purpose, file);
+            self.effects.sync(purpose, file);
         } else {
             whole.state = WholeState::Pulling;
             return self.pull(taking);
@@ -50,11 +50,7 @@ impl Files {
         self.receiving.current = Some(taking);
     }
 
-    pub(super) fn whole_done(
-        &mut self,
-        mut taking: Box<Taking>,
-        result: Result<Completion, EffectError>,
-    ) {
+    pub(super) fn whole_done(&mut self, mut taking: Box<Taking>, result: EffectResult) {
         let purpose = taking.purpose();
         let bundle = taking.delivery.bundle.clone();
         let Step::Whole(whole) = &mut taking.step else { return };
@@ -79,7 +75,7 @@ impl Files {
             (WholeState::Syncing, Ok(_)) => {
                 let (file, lying) = (whole.file.take(), whole.lying.take());
                 let other = names::of_hash(whole.hash.clone());
-                self.close(file);
+                self.effects.close(file);
                 self.drop_lying(lying);
                 let name = file_name(&names::of_bundle(&bundle));
                 let candidates = WholeNames { name, other: Some(file_name(&other)) };
@@ -90,7 +86,7 @@ impl Files {
                 return self.received(&taking, String::new(), candidates.name, bytes);
             }
             (WholeState::Renaming(candidates), Err(EffectError::Exists)) => {
-                self.open(purpose, candidates.name.clone(), OpenMode::Read);
+                self.effects.open(purpose, candidates.name.clone(), OpenMode::Read);
                 let hash = names::hash_of_bundle(&bundle);
                 whole.state =
                     WholeState::Comparing(candidates, Comparing { file: None, at: 0, hash });
@@ -109,7 +105,7 @@ impl Files {
         let Step::Whole(whole) = &mut taking.step else { return };
         let (from, to) = (whole.working.clone(), candidates.name.clone());
         whole.state = WholeState::Renaming(candidates);
-        self.filestore(purpose, FilestoreRequest::RenameFile { from, to });
+        self.effects.filestore(purpose, FilestoreRequest::RenameFile { from, to });
         self.receiving.current = Some(taking);
     }
 
@@ -120,7 +116,7 @@ impl Files {
         mut taking: Box<Taking>,
         candidates: WholeNames,
         mut comparing: Comparing,
-        result: Result<Completion, EffectError>,
+        result: EffectResult,
     ) {
         let (purpose, len) = (taking.purpose(), taking.delivery.len);
         let Step::Whole(whole) = &mut taking.step else { return };
@@ -138,12 +134,12 @@ impl Files {
             Ok(_) | Err(_) => {}
         }
         if let Some(file) = comparing.file.filter(|_| !is_other && comparing.at < len) {
-            self.read(purpose, file, comparing.at, (len - comparing.at).min(PIECE));
+            self.effects.read(purpose, file, comparing.at, len - comparing.at);
             whole.state = WholeState::Comparing(candidates, comparing);
             self.receiving.current = Some(taking);
             return;
         }
-        self.close(comparing.file);
+        self.effects.close(comparing.file);
         if !is_other && comparing.hash.finalize() == whole.hash.clone().finalize() {
             let working = whole.working.clone();
             self.delete(working);
@@ -158,7 +154,7 @@ impl Files {
     /// Deletes the working file of which nothing is used, before the payload gets its name.
     fn drop_lying(&mut self, lying: Option<Lying>) {
         let Some(Lying { key, file, .. }) = lying else { return };
-        self.close(Some(file));
+        self.effects.close(Some(file));
         if let Some(joined) = self.receiving.files.remove_if_empty(&key) {
             self.delete(joined.working_file());
         }
@@ -166,11 +162,11 @@ impl Files {
 
     pub(super) fn abandon_whole(&mut self, whole: Whole) {
         if let WholeState::Comparing(_, Comparing { file, .. }) = whole.state {
-            self.close(file);
+            self.effects.close(file);
         }
-        self.close(whole.file);
+        self.effects.close(whole.file);
         if let Some(Lying { key, file, .. }) = whole.lying {
-            self.close(Some(file));
+            self.effects.close(Some(file));
             self.receiving.files.remove_if_empty(&key);
         }
         self.delete(whole.working);

@@ -9,7 +9,7 @@
 mod tests;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket, Time};
+use engine::{Completion, EffectResult, FileId, FileName, OpenMode, StoreEffect, Ticket, Time};
 use ltp::segment::{CancelReason, SessionId};
 use wire::DecodeError;
 
@@ -87,7 +87,7 @@ impl Behind {
         match self {
             Self::Nothing => Ok(Some(0)),
             Self::Blocks => {
-                let trailer = Trailer::decode(rest, &bp6::Bounds::default())?;
+                let trailer = Trailer::decode(rest, &Bounds::default())?;
                 Ok(trailer.map(|(_, len)| len))
             }
             Self::Ends(crc) => crc.tail_len(rest),
@@ -98,7 +98,7 @@ impl Behind {
 /// End of the payload of the first bundle in `bytes`; `None` if more bytes are needed.
 fn payload_end(bytes: &[u8]) -> Result<Option<(u64, Behind)>, DecodeError> {
     let (start, len, behind) = if bytes.first() == Some(&bp6::VERSION) {
-        let Some(head) = bp6::Head::decode(bytes, &bp6::Bounds::default())? else {
+        let Some(head) = bp6::Head::decode(bytes, &Bounds::default())? else {
             return Ok(None);
         };
         let payload = head.payload();
@@ -156,7 +156,7 @@ impl Ltpcl {
                         None if incoming.total == 0 => bytes.len(),
                         None => {
                             incoming.rest = Rest::Nothing;
-                            self.not_readable(link);
+                            self.report_unreadable(link);
                             continue;
                         }
                         Some(len) => len,
@@ -176,11 +176,10 @@ impl Ltpcl {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let Rest::File(cut) = &mut incoming.rest else { return };
         cut.is_pending = true;
-        let ticket = self.blocks.nobody();
-        self.cuts.insert(ticket, id);
         let Some(file) = cut.file else {
             let (name, mode) = (cut.name.clone(), OpenMode::Read);
-            self.effects.push_back(StoreEffect::Open { ticket, name, mode }.into());
+            let ticket = self.blocks.request(|ticket| StoreEffect::Open { ticket, name, mode });
+            self.cuts.insert(ticket, id);
             return;
         };
         let (offset, len) = match &cut.step {
@@ -190,36 +189,32 @@ impl Ltpcl {
                 (*next, usize::try_from(end - next).unwrap_or(READ).min(READ))
             }
         };
-        self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+        let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
+        self.cuts.insert(self.blocks.request(read), id);
     }
 
     /// Handles a completion of the store for a working file; `false` if it is for another use.
-    pub(super) fn cut_done(
-        &mut self,
-        now: Time,
-        ticket: Ticket,
-        result: &Result<Completion, EffectError>,
-    ) -> bool {
+    pub(super) fn cut_done(&mut self, now: Time, ticket: Ticket, result: &EffectResult) -> bool {
         let Some(id) = self.cuts.remove(&ticket) else { return false };
         self.blocks.forget_ticket(ticket);
         let rest = self.incoming.get_mut(&id).map(|incoming| &mut incoming.rest);
         let Some(Rest::File(cut)) = rest else {
             if let Ok(Completion::Opened { file, .. }) = result {
-                self.effects.push_back(StoreEffect::Close { file: *file }.into());
+                self.blocks.close(*file);
             }
             return true;
         };
         cut.is_pending = false;
         match result {
             Ok(Completion::Opened { file, .. }) => cut.file = Some(*file),
-            Ok(Completion::Read(bytes)) => self.was_read(id, bytes),
+            Ok(Completion::Read(bytes)) => self.on_read(id, bytes),
             Ok(_) | Err(_) => self.stop_cutting(id, Some(CancelReason::User)),
         }
         self.advance(now, id);
         true
     }
 
-    fn was_read(&mut self, id: SessionId, bytes: &Bytes) {
+    fn on_read(&mut self, id: SessionId, bytes: &Bytes) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let Rest::File(cut) = &mut incoming.rest else { return };
         let left = |from: u64| cut.len.saturating_sub(from);
@@ -309,13 +304,12 @@ impl Ltpcl {
         }
         let link = incoming.link;
         self.stop_cutting(id, None);
-        self.not_readable(link);
+        self.report_unreadable(link);
     }
 
-    fn not_readable(&mut self, link: LinkId) {
-        self.neighbours.statistics.faults += 1;
+    fn report_unreadable(&mut self, link: LinkId) {
         let what = "a block that ends with bytes that are not a bundle";
-        self.neighbours.events.push_back(Event::PeerFault { link, what });
+        self.neighbours.report_fault(Some(link), what);
     }
 
     /// Reports no further bundles of a block; a reason refuses the block.
@@ -332,7 +326,7 @@ impl Ltpcl {
             self.neighbours.events.push_back(Event::Broken { link, transfer, keep: false });
         }
         if let Some(file) = file {
-            self.effects.push_back(StoreEffect::Close { file }.into());
+            self.blocks.close(file);
         }
     }
 

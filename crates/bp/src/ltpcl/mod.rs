@@ -62,7 +62,6 @@ pub struct Ltpcl {
     cuts: BTreeMap<Ticket, SessionId>,
     /// Blocks received while the agent had paused the neighbour.
     held: VecDeque<(LinkId, ltp::Block)>,
-    effects: VecDeque<Effect>,
     /// End of the wait of bundles collected for a neighbour.
     timers: Timers<LinkId>,
     next_transfer: u64,
@@ -94,7 +93,6 @@ impl Ltpcl {
             transfers: BTreeMap::new(),
             cuts: BTreeMap::new(),
             held: VecDeque::new(),
-            effects: VecDeque::new(),
             timers: Timers::new(),
             next_transfer: 0,
         }
@@ -118,7 +116,7 @@ impl Ltpcl {
             let mut some = false;
             while let Some(effect) = self.ltp.poll_effect() {
                 some = true;
-                let result = self.blocks.pass(effect, &mut self.effects);
+                let result = self.blocks.pass(effect);
                 if let Some((ticket, result)) = result {
                     self.ltp.handle_input(now, Input::Done(ticket, result));
                 }
@@ -145,24 +143,18 @@ impl Ltpcl {
                 }
                 _ => {
                     if let Err(failure) = finished.result {
-                        self.has_refused(finished.id, failure);
-                        self.not_received(now, finished.id);
+                        self.report_refused(finished.id, failure);
+                        self.on_session_over(now, finished.id);
                     }
                 }
             },
             Indication::PeerError { id, .. } => {
-                self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.neighbours.at(id.originator) {
-                    let what = "its LTP engine violated the protocol";
-                    self.neighbours.events.push_back(Event::PeerFault { link, what });
-                }
+                let link = self.neighbours.link_at(id.originator);
+                self.neighbours.report_fault(link, "its LTP engine violated the protocol");
             }
             Indication::Elsewhere { engine, is_taken: false, .. } => {
-                self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.neighbours.at(*engine) {
-                    let what = "its LTP engine sends from another host";
-                    self.neighbours.events.push_back(Event::PeerFault { link, what });
-                }
+                let link = self.neighbours.link_at(*engine);
+                self.neighbours.report_fault(link, "its LTP engine sends from another host");
             }
             Indication::Started(_)
             | Indication::Elsewhere { .. }
@@ -403,7 +395,7 @@ impl Engine for Ltpcl {
             Input::Path(path, event) => self.path_event(now, path, event),
             Input::Done(ticket, result) if self.cut_done(now, ticket, &result) => {}
             Input::Done(ticket, result) => {
-                let result = self.blocks.completed(ticket, result, &mut self.effects);
+                let result = self.blocks.completed(ticket, result);
                 if let Some((ticket, result)) = result {
                     self.ltp.handle_input(now, Input::Done(ticket, result));
                 }
@@ -431,7 +423,7 @@ impl Engine for Ltpcl {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.blocks.poll_effect()
     }
 
     fn poll_indication(&mut self) -> Option<Event> {

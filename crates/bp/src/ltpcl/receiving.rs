@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::{FileName, FilestoreRequest, StoreEffect, Time};
+use engine::{FileName, Time};
 use ltp::segment::{AGGREGATION_SERVICE, CancelReason, SessionId, Unit};
 use ltp::{Block, BlockContent, Cause, Failure};
 
@@ -47,19 +47,19 @@ impl Ltpcl {
             incoming.chain(held.iter().map(|(link, _)| *link)).any(|of| of == link)
         };
         match self.neighbours.met(block.id.originator, is_owed) {
-            None => self.not_wanted(now, block.id, CancelReason::User),
+            None => self.cancel_block(now, block.id, CancelReason::User),
             Some(link) if self.neighbours.is_held(link) => self.held.push_back((link, block)),
-            Some(link) => self.hand_on(now, link, block),
+            Some(link) => self.begin_block(now, link, block),
         }
     }
 
     /// Cancels a session whose block is refused.
-    fn not_wanted(&mut self, now: Time, id: SessionId, why: CancelReason) {
+    fn cancel_block(&mut self, now: Time, id: SessionId, why: CancelReason) {
         // The session may have ended in the meantime.
         let _over = self.ltp.cancel_for(now, id, why);
     }
 
-    fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
+    fn begin_block(&mut self, now: Time, link: LinkId, block: Block) {
         let Block { id, service, content, .. } = block;
         match content {
             BlockContent::File(name, len) => {
@@ -83,9 +83,7 @@ impl Ltpcl {
         let mut of_bundles = units.iter().filter(|unit| unit.service == BUNDLE_SERVICE).peekable();
         if of_bundles.peek().is_none() {
             // It is not a bundle, and a retransmission would not be one either.
-            self.neighbours.statistics.faults += 1;
-            let what = "a block without a bundle";
-            self.neighbours.events.push_back(Event::PeerFault { link, what });
+            self.neighbours.report_fault(Some(link), "a block without a bundle");
         }
         for unit in of_bundles {
             self.bytes(link, id, block.slice_ref(unit.data));
@@ -159,15 +157,13 @@ impl Ltpcl {
             return;
         };
         if let Some(reason) = refused.filter(|why| *why == CancelReason::User || !is_taken) {
-            self.not_wanted(now, id, reason);
+            self.cancel_block(now, id, reason);
             return;
         }
         self.accept(now, id);
         if let Some(name) = file {
             // The agent does not own it.
-            let ticket = self.blocks.nobody();
-            let request = FilestoreRequest::DenyFile(name);
-            self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
+            self.blocks.delete(name);
         }
     }
 
@@ -177,7 +173,7 @@ impl Ltpcl {
     }
 
     /// Reports a bundle that the engine refused: the agent has not seen it.
-    pub(super) fn has_refused(&mut self, id: SessionId, failure: Failure) {
+    pub(super) fn report_refused(&mut self, id: SessionId, failure: Failure) {
         let why = match failure.cause {
             Some(Cause::Store) => Refusal::NoResources,
             Some(Cause::TooLong) => Refusal::NotAcceptable,
@@ -190,7 +186,7 @@ impl Ltpcl {
 
     /// Handles a receiving session that ended before its block was accepted: the sender cancelled,
     /// or nothing more came.
-    pub(super) fn not_received(&mut self, now: Time, id: SessionId) {
+    pub(super) fn on_session_over(&mut self, now: Time, id: SessionId) {
         self.held.retain(|(_, block)| block.id != id);
         if self.incoming.contains_key(&id) {
             self.stop_cutting(id, None);
@@ -228,7 +224,7 @@ impl Ltpcl {
         self.neighbours.hold(link, false);
         for (of, block) in std::mem::take(&mut self.held) {
             if of == link {
-                self.hand_on(now, link, block);
+                self.begin_block(now, link, block);
             } else {
                 self.held.push_back((of, block));
             }

@@ -76,11 +76,7 @@ impl Opened {
         }
     }
 
-    /// Removes the CRC of a block, which a security block replaces (RFC 9173 §3.8.1, §4.8.1).
-    fn without_crc(&mut self, number: u64) -> Result<(), Fault> {
-        self.set_crc(number, CrcType::None)
-    }
-
+    /// Replaces the CRC of a block. A security block takes its place (RFC 9173 §3.8.1, §4.8.1).
     fn set_crc(&mut self, number: u64, crc: CrcType) -> Result<(), Fault> {
         match number {
             PRIMARY_NUMBER => self.set_primary(Primary { crc, ..self.head.primary().clone() }),
@@ -178,7 +174,7 @@ impl Opened {
             if is_security || !self.has(*target) || self.protects(INTEGRITY, *target) {
                 return Err(Fault::Conflicting);
             }
-            self.without_crc(*target)?;
+            self.set_crc(*target, CrcType::None)?;
         }
         let security = BlockHeader { kind: INTEGRITY, number, flags };
         let mut with_results = Vec::new();
@@ -220,7 +216,7 @@ impl Opened {
             if header.kind == CONFIDENTIALITY || self.protects(CONFIDENTIALITY, *target) {
                 return Err(Fault::Conflicting);
             }
-            self.without_crc(*target)?;
+            self.set_crc(*target, CrcType::None)?;
             let primary = self.head.primary_bytes();
             let additional = additional_data(parameters.scope, primary, header, security);
             let mut data = self.data(*target).ok_or(Fault::Conflicting)?.to_vec();

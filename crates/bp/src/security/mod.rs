@@ -133,15 +133,6 @@ impl Fault {
     }
 }
 
-/// Result of the checks of a bundle.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Whether the bundle was changed.
-    pub has_changed: bool,
-    /// Numbers, from 1 on, of the rules of which all operations succeeded here.
-    pub passed: BTreeSet<u32>,
-}
-
 /// Security fault of a bundle, and the violated rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -241,8 +232,7 @@ impl Policy {
         self.rules.iter().any(|rule| rule.is_about(source, destination))
     }
 
-    /// Adds the operations of this node (RFC 9172 §5), integrity before confidentiality; returns
-    /// whether there were any.
+    /// Adds the operations of this node (RFC 9172 §5), integrity before confidentiality.
     ///
     /// # Errors
     ///
@@ -252,8 +242,7 @@ impl Policy {
         opened: &mut Opened,
         node: &Eid,
         vectors: &mut Vectors,
-    ) -> Result<bool, Fault> {
-        let mut has_changed = false;
+    ) -> Result<(), Fault> {
         // The primary block loses its CRC when it is signed, so before other signatures cover it.
         let steps = [(INTEGRITY, true), (INTEGRITY, false), (CONFIDENTIALITY, false)];
         for (kind, is_first) in steps {
@@ -273,26 +262,15 @@ impl Policy {
                         continue;
                     }
                     add(opened, rule, key, target, node, vectors)?;
-                    has_changed = true;
                 }
             }
         }
-        Ok(has_changed)
-    }
-
-    /// Decrypts, checks and removes operations at a node on the path (RFC 9172 §5.1); returns
-    /// whether the bundle was changed.
-    ///
-    /// # Errors
-    ///
-    /// The fault for which the bundle is to be deleted.
-    pub fn receive(&self, opened: &mut Opened) -> Result<bool, Fault> {
-        let checked = self.check(opened, false).map_err(|violation| violation.fault)?;
-        Ok(checked.has_changed)
+        Ok(())
     }
 
     /// Decrypts, checks and removes operations (RFC 9172 §5.1). `is_destination` if the bundle is
-    /// delivered here: then verifiers are acceptors, because no other node follows.
+    /// delivered here: then verifiers are acceptors, because no other node follows. Returns the
+    /// numbers, from 1 on, of the rules of which all operations succeeded here.
     ///
     /// An operation that a rule demands is missing unless it succeeded here. There is one exception:
     /// a verifier on the path cannot check the signature of a block if both are encrypted.
@@ -300,8 +278,12 @@ impl Policy {
     /// # Errors
     ///
     /// The rule that requires the deletion of the bundle, and the fault.
-    pub fn check(&self, opened: &mut Opened, is_destination: bool) -> Result<Checked, Violation> {
-        let mut checked = Checked::default();
+    pub fn check(
+        &self,
+        opened: &mut Opened,
+        is_destination: bool,
+    ) -> Result<BTreeSet<u32>, Violation> {
+        let mut passed = BTreeSet::new();
         let (mut settled, mut faulty) = (BTreeSet::new(), BTreeSet::new());
         for kind in [CONFIDENTIALITY, INTEGRITY] {
             for (number, content) in opened.security(kind) {
@@ -314,10 +296,10 @@ impl Policy {
                     let block = (number, &content);
                     let done = self.check_one(opened, (rule, takes_off), block, target);
                     match done {
-                        Ok(_) => checked.passed.insert(at),
+                        Ok(()) => passed.insert(at),
                         Err(_) => faulty.insert(at),
                     };
-                    checked.has_changed |= settle(opened, (at, rule), target, done)?;
+                    settle(opened, (at, rule), target, done)?;
                 }
             }
         }
@@ -333,13 +315,11 @@ impl Policy {
                 faulty.insert(at);
                 let may_pass = kind == INTEGRITY && rule.role == Role::Verifier && !is_destination;
                 if !(may_pass && opened.hides_signature(target)) {
-                    let missing = settle(opened, (at, rule), target, Err(Fault::Missing));
-                    checked.has_changed |= missing?;
+                    settle(opened, (at, rule), target, Err(Fault::Missing))?;
                 }
             }
         }
-        checked.passed.retain(|at| !faulty.contains(at));
-        Ok(checked)
+        Ok(&passed - &faulty)
     }
 
     /// Fault of a bundle that cannot carry operations of RFC 9172, as one of version 6: an
@@ -407,7 +387,7 @@ impl Policy {
         (rule, takes_off): (&Rule, bool),
         (number, content): (u64, &SecurityBlock),
         target: u64,
-    ) -> Result<bool, Fault> {
+    ) -> Result<(), Fault> {
         let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
         rule.is_covered(content, target)?;
         match rule.operation {
@@ -422,21 +402,20 @@ impl Policy {
         if takes_off {
             opened.take_off(number, target)?;
         }
-        Ok(takes_off)
+        Ok(())
     }
 }
 
-/// Applies the action for the result of an operation; returns whether the bundle was changed.
+/// Applies the action for the result of an operation.
 fn settle(
     opened: &mut Opened,
     (at, rule): (u32, &Rule),
     target: u64,
-    done: Result<bool, Fault>,
-) -> Result<bool, Violation> {
+    done: Result<(), Fault>,
+) -> Result<(), Violation> {
     let violation = |fault| Violation { rule: Some(at), fault };
     match (done, rule.on_fault) {
-        (Ok(has_changed), _) => Ok(has_changed),
-        (Err(_), OnFault::Pass) => Ok(false),
+        (Ok(()), _) | (Err(_), OnFault::Pass) => Ok(()),
         (Err(fault), OnFault::Strip) if !matches!(target, PRIMARY_NUMBER | PAYLOAD_NUMBER) => {
             for kind in [INTEGRITY, CONFIDENTIALITY] {
                 for (number, content) in opened.security(kind) {
@@ -445,7 +424,7 @@ fn settle(
                     }
                 }
             }
-            opened.head.remove_block(target).then_some(true).ok_or_else(|| violation(fault))
+            opened.head.remove_block(target).then_some(()).ok_or_else(|| violation(fault))
         }
         (Err(fault), OnFault::Delete | OnFault::Strip) => Err(violation(fault)),
     }

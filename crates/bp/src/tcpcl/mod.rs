@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
-    PathInfo, Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    Deadline, Effect, EffectResult, Engine, Input, PathEffect, PathEvent, PathId, PathInfo,
+    Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 pub use self::config::{Config, Limits, Peer, Proof, Tls, WholeSeconds};
@@ -31,8 +31,8 @@ use self::places::Remote;
 use self::sending::Sending;
 use self::session::{Phase, Session};
 use super::admission::Standing;
+use super::effects::Effects;
 use super::layer::{Command, Configured, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
-use super::source::Files;
 use crate::codec::bp7::Eid;
 use crate::codec::tcpcl3;
 use crate::codec::tcpcl4::{ContactHeader, Extensions, Message, SessionInit, TermReason};
@@ -94,8 +94,7 @@ pub struct Tcpcl {
     /// Sessions that may have data to send.
     ready: BTreeSet<PathId>,
     events: VecDeque<Event>,
-    effects: VecDeque<Effect>,
-    files: Files<Use>,
+    effects: Effects<Use>,
     timers: Timers<Alarm>,
     next_transfer: u64,
     next_came: u32,
@@ -114,8 +113,7 @@ impl Tcpcl {
             wanted: BTreeMap::new(),
             ready: BTreeSet::new(),
             events: VecDeque::new(),
-            effects: VecDeque::new(),
-            files: Files::default(),
+            effects: Effects::default(),
             timers: Timers::new(),
             next_transfer: 0,
             next_came: LinkId::CAME.0,
@@ -146,7 +144,7 @@ impl Tcpcl {
         }
         let address = info.ends.map(|(_, far)| far.ip());
         let Some(standing) = self.place(now, (link, is_active), address) else {
-            self.effects.push_back(StreamEffect::Reset { path }.into());
+            self.effects.push(StreamEffect::Reset { path });
             self.try_later(now, link);
             return;
         };
@@ -156,7 +154,7 @@ impl Tcpcl {
         // In version 4 the listening side waits for the contact header of the connecting side (RFC
         // 9174 §4.3).
         if is_active || matches!(protocol, Protocol::Tcpcl3(_)) {
-            self.contact(&mut session);
+            session.out.push(self.contact());
         }
         self.sessions.insert(path, session);
         self.paths.insert(link, path);
@@ -165,7 +163,7 @@ impl Tcpcl {
         let at = now + greeting.min(self.config.patience);
         self.timers.set(Alarm::Silence(path), at, "a session being established");
         if let Some(address) = address.filter(|_| !is_active) {
-            let here: BTreeSet<Eid> = self.config.admission.at(address).cloned().collect();
+            let here: BTreeSet<Eid> = self.config.admission.nodes_at(address).cloned().collect();
             self.connect_soon(now, |node| here.contains(node));
         }
         if self.config.tls == Tls::Always && protocol != Protocol::Tcpcl4 {
@@ -175,16 +173,16 @@ impl Tcpcl {
         }
     }
 
-    fn contact(&self, session: &mut Session) {
-        let bytes = match self.config.protocol {
+    /// Contact header of this side; empty if the protocol has none.
+    fn contact(&self) -> Bytes {
+        match self.config.protocol {
             Protocol::Tcpcl4 => {
                 let can_tls = self.config.tls != Tls::Never;
                 Bytes::copy_from_slice(&ContactHeader { can_tls }.encode())
             }
             Protocol::Tcpcl3(settings) => self.contact_3(settings).into(),
-            Protocol::Framed(_) => return,
-        };
-        session.out.push(bytes);
+            Protocol::Framed(_) => Bytes::new(),
+        }
     }
 
     fn contact_3(&self, settings: Version3) -> Vec<u8> {
@@ -221,13 +219,9 @@ impl Tcpcl {
                 self.events.push_back(Event::Broken { link, transfer, keep });
             }
             for sending in session.sending {
-                self.leave(&sending);
-                if !sending.is_dropped {
-                    let acknowledged =
-                        if session.agreement.reactive { sending.acknowledged } else { 0 };
-                    let outcome = Outcome::Failed { acknowledged };
-                    self.report_sent(session.link, sending.tag, outcome);
-                }
+                let acknowledged =
+                    if session.agreement.reactive { sending.acknowledged } else { 0 };
+                self.report_sent(session.link, &sending, Outcome::Failed { acknowledged });
             }
             if session.phase == Phase::Established {
                 self.events.push_back(Event::Down { link: session.link, why });
@@ -243,12 +237,23 @@ impl Tcpcl {
         }
     }
 
-    fn report_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
-        self.events.push_back(Event::Sent { link, tag, outcome });
+    /// Closes the file of a bundle that is no longer in transit, and reports the result.
+    fn report_sent(&mut self, link: LinkId, sending: &Sending, outcome: Outcome) {
+        sending.source.close(&mut self.effects);
+        self.events.push_back(Event::Sent { link, tag: sending.tag, outcome });
     }
 
-    fn leave(&mut self, sending: &Sending) {
-        sending.source.close(&mut self.effects);
+    /// Ends a transfer to a peer, by its place among those of the session.
+    fn end_transfer(&mut self, path: PathId, at: usize, outcome: Outcome) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let link = session.link;
+        let Some(sending) = session.sending.remove(at) else { return };
+        if matches!(outcome, Outcome::Acknowledged | Outcome::Left) {
+            self.statistics.sent += 1;
+        }
+        self.report_sent(link, &sending, outcome);
+        self.ready.insert(path);
+        self.end_if_done(path);
     }
 
     fn try_later(&mut self, now: Time, link: LinkId) {
@@ -266,7 +271,7 @@ impl Tcpcl {
         let Some(wanted) = self.wanted.get_mut(&link) else { return };
         if !wanted.is_opening && !self.paths.contains_key(&link) {
             wanted.is_opening = true;
-            self.effects.push_back(PathEffect::Open { path }.into());
+            self.effects.push(PathEffect::Open { path });
         }
     }
 
@@ -289,32 +294,25 @@ impl Tcpcl {
             is_open && (session.is_active || !session.agreement.is_framed())
         };
         let Some(session) = session.filter(open) else {
-            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
-            return;
+            let outcome = Outcome::Failed { acknowledged: 0 };
+            return self.events.push_back(Event::Sent { link, tag, outcome });
         };
         let sending = Sending::new(tag, session.next_transfer, bundle);
         session.next_transfer += 1;
         let path = self.paths[&link];
-        self.files.open(Use { path, tag }, &sending.source, &mut self.effects);
+        sending.source.open(Use { path, tag }, &mut self.effects);
         session.sending.push_back(sending);
         self.ready.insert(path);
     }
 
-    fn cancel(&mut self, link: LinkId, tag: Tag) {
-        let Some(session) = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path))
-        else {
-            return;
-        };
-        let of = |sending: &&mut Sending| sending.tag == tag && !sending.is_dropped;
-        let Some(sending) = session.sending.iter_mut().find(of) else { return };
-        if sending.sent == 0 {
-            let at = session.sending.iter().position(|sending| sending.tag == tag);
-            if let Some(sending) = at.and_then(|at| session.sending.remove(at)) {
-                self.leave(&sending);
-            }
-            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
-        }
-        // A transfer in progress completes: only the end of the session could stop it.
+    /// Drops a bundle that was not started. Returns whether there was one: a transfer in progress
+    /// can only be ended with its session.
+    fn drop_unsent(&mut self, path: PathId, tag: Tag) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let is_it = |sending: &Sending| sending.tag == tag && sending.sent == 0;
+        let Some(at) = session.sending.iter().position(is_it) else { return false };
+        self.end_transfer(path, at, Outcome::Failed { acknowledged: 0 });
+        true
     }
 
     /// Requests a peer to end the session.
@@ -333,7 +331,7 @@ impl Tcpcl {
             let at = now + self.config.patience;
             self.timers.set(Alarm::Silence(path), at, "a session being ended");
         }
-        let (link, mut unsent) = (session.link, Vec::new());
+        let link = session.link;
         // First report that the window is closed, or the agent would send returned bundles to this
         // neighbour again.
         if let Some(neighbour) = session.neighbour.take() {
@@ -341,15 +339,9 @@ impl Tcpcl {
             self.events.push_back(Event::Up { link, neighbour });
         }
         // Bundles not started are returned to the agent.
-        session.sending.retain(|sending| {
-            let stays = sending.sent > 0;
-            if !stays {
-                unsent.push(sending.tag);
-            }
-            stays
-        });
-        for tag in unsent {
-            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        let unsent = session.sending.iter().filter(|sending| sending.sent == 0);
+        for tag in unsent.map(|sending| sending.tag).collect::<Vec<_>>() {
+            self.drop_unsent(path, tag);
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -381,8 +373,10 @@ impl Tcpcl {
         }
     }
 
-    fn init(&self, session: &mut Session) {
+    /// Sends the parameters of the session.
+    fn begin_session(&mut self, path: PathId) {
         let node_id = self.node_id();
+        let Some(session) = self.sessions.get_mut(&path) else { return };
         let init = SessionInit {
             keepalive_s: self.config.keepalive_s,
             segment_mru: self.config.segment_mru,
@@ -392,10 +386,11 @@ impl Tcpcl {
         };
         session.send(&Message::Init(init));
         session.phase = Phase::Init;
+        self.ready.insert(path);
     }
 
     fn established(&mut self, now: Time, path: PathId, init: &SessionInit<'_>) {
-        if !self.is_welcome(now, path, init.node_id) {
+        if !self.admit_peer(now, path, init.node_id) {
             return;
         }
         let Limits { window, window_bytes, .. } = self.config.limits;
@@ -488,7 +483,7 @@ impl Tcpcl {
             return;
         }
         // The time to establish or end the session has expired.
-        self.effects.push_back(StreamEffect::Reset { path }.into());
+        self.effects.push(StreamEffect::Reset { path });
         self.stream_down(now, path, "the peer does not respond");
     }
 
@@ -516,9 +511,9 @@ impl Tcpcl {
                 room -= sending.sent - before;
             }
             let of = Use { path, tag: sending.tag };
-            self.files.read(of, &mut sending.source, ahead, &mut self.effects);
+            sending.source.read(of, ahead, &mut self.effects);
             // Segments of two bundles do not mix (RFC 9174 §5.2.2).
-            if !sending.is_out && !sending.is_dropped {
+            if !sending.is_out {
                 break;
             }
         }
@@ -527,52 +522,31 @@ impl Tcpcl {
     /// Reports unacknowledged bundles whose last byte has been sent.
     fn left(&mut self, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let (link, taken) = (session.link, session.out.taken());
-        let mut left = Vec::new();
-        while session.sending.front().is_some_and(|first| first.is_out && first.ends_at <= taken) {
-            left.extend(session.sending.pop_front());
-        }
-        for sending in left {
-            self.leave(&sending);
-            self.statistics.sent += 1;
-            self.report_sent(link, sending.tag, Outcome::Left);
+        let taken = session.out.taken();
+        let has_left = |sending: &&Sending| sending.is_out && sending.ends_at <= taken;
+        for _ in 0..session.sending.iter().take_while(has_left).count() {
+            self.end_transfer(path, 0, Outcome::Left);
         }
         self.end_if_done(path);
     }
 
-    fn done(&mut self, ticket: Ticket, result: Result<Completion, EffectError>) {
-        let Some(Use { path, tag }) = self.files.completed(ticket) else { return };
+    fn done(&mut self, ticket: Ticket, result: EffectResult) {
+        let Some(Use { path, tag }) = self.effects.take(ticket) else { return };
         let sending = self
             .sessions
             .get_mut(&path)
             .and_then(|session| session.sending.iter_mut().find(|sending| sending.tag == tag));
         let Some(sending) = sending else {
-            Files::<Use>::orphaned(&result, &mut self.effects);
+            self.effects.close_orphan(&result);
             return;
         };
-        if sending.source.completed(result) {
-            self.ready.insert(path);
-        } else {
-            self.unreadable(path, tag);
-        }
-    }
-
-    /// Fails a bundle whose file cannot be read. A transfer in progress can only be ended with
-    /// its session.
-    fn unreadable(&mut self, path: PathId, tag: Tag) {
-        let Some(session) = self.sessions.get_mut(&path) else { return };
-        let at = session.sending.iter().position(|sending| sending.tag == tag);
-        let Some(at) = at else { return };
-        if session.sending[at].sent > 0 {
+        if !sending.source.completed(result)
+            && !self.drop_unsent(path, tag)
+            && let Some(session) = self.sessions.get_mut(&path)
+        {
             session.is_over = true;
-            self.ready.insert(path);
-            return;
         }
-        let link = session.link;
-        if let Some(sending) = session.sending.remove(at) {
-            self.leave(&sending);
-        }
-        self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        self.ready.insert(path);
     }
 }
 
@@ -592,7 +566,11 @@ impl Layer for Tcpcl {
                 self.close(now, link);
             }
             Command::Send { link, tag, bundle } => self.send(link, tag, bundle),
-            Command::Cancel { link, tag } => self.cancel(link, tag),
+            Command::Cancel { link, tag } => {
+                if let Some(path) = self.paths.get(&link).copied() {
+                    self.drop_unsent(path, tag);
+                }
+            }
             Command::Accept { link, transfer } => self.decided(link, transfer, None),
             Command::Refuse { link, transfer, why } => self.decided(link, transfer, Some(why)),
             Command::Pause { link } => self.hold(link, true),
@@ -653,11 +631,10 @@ impl Engine for Tcpcl {
             if len == 0 {
                 self.ready.remove(&path);
                 if let Some((server_name, early)) = session.tls.secures.take() {
-                    self.effects
-                        .push_back(StreamEffect::StartTls { path, server_name, early }.into());
+                    self.effects.push(StreamEffect::StartTls { path, server_name, early });
                 }
                 if session.is_over {
-                    self.effects.push_back(PathEffect::Close { path }.into());
+                    self.effects.push(PathEffect::Close { path });
                     self.stream_down(now, path, "the session ended");
                 }
                 continue;
@@ -673,7 +650,7 @@ impl Engine for Tcpcl {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.effects.poll()
     }
 
     fn poll_indication(&mut self) -> Option<Event> {

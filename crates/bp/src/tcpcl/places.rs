@@ -82,14 +82,14 @@ impl Tcpcl {
         let candidates = self.sessions.iter().filter(|(_, session)| of(session));
         let oldest = candidates.min_by_key(|(path, session)| (session.peer.since, **path));
         let Some(path) = oldest.map(|(path, _)| *path) else { return false };
-        self.effects.push_back(StreamEffect::Reset { path }.into());
+        self.effects.push(StreamEffect::Reset { path });
         self.stream_down(now, path, "its place is taken by a neighbour");
         true
     }
 
     /// Judges the name of a peer, and ends the session if no session is possible with it. Returns
     /// whether the session may be established.
-    pub(super) fn is_welcome(&mut self, now: Time, path: PathId, named: &str) -> bool {
+    pub(super) fn admit_peer(&mut self, now: Time, path: PathId, named: &str) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         if session.agreement.is_framed() {
             // These protocols have no names: the address alone counts.
@@ -178,7 +178,7 @@ impl Tcpcl {
             self.timers.set(Alarm::Stall(path), at, "a stalled transfer");
             return;
         }
-        self.effects.push_back(StreamEffect::Reset { path }.into());
+        self.effects.push(StreamEffect::Reset { path });
         self.stream_down(now, path, "a transfer stalled");
     }
 
@@ -222,13 +222,13 @@ impl Tcpcl {
             return !admission.is_of_neighbour(Some(address));
         }
         // Its name may be one of those that count there now.
-        admission.at(address).any(|node| !before.at(address).any(|other| other == node))
+        admission.nodes_at(address).any(|node| !before.nodes_at(address).any(|other| other == node))
     }
 
     fn remove_peer(&mut self, now: Time, link: LinkId) {
         let Some(Peer { path, .. }) = self.config.peers.remove(&link) else { return };
         if self.close(now, link) {
-            self.effects.push_back(PathEffect::Close { path }.into());
+            self.effects.push(PathEffect::Close { path });
         }
     }
 

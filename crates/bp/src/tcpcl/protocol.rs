@@ -2,6 +2,7 @@
 //! the others. Messages that a protocol lacks are inferred on reception and omitted on
 //! transmission.
 
+use session::settings;
 use wire::DecodeError;
 
 use super::session::Session;
@@ -23,34 +24,24 @@ pub enum Protocol {
     Framed(Framing),
 }
 
-/// Capabilities of this side in version 3 (RFC 7242 §4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version3 {
-    /// Whether segments are acknowledged if the peer agrees. Without acknowledgments a bundle has
-    /// only left.
-    pub acks: bool,
-    /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks, if
-    /// the peer agrees. The receiver acknowledges before the data is on disk: a crash at the same
-    /// time loses them.
-    pub reactive_fragmentation: bool,
-    /// Whether bundles may be refused, if the peer agrees.
-    pub refusals: bool,
-    /// Whether the peer is requested to announce the lengths of bundles.
-    pub lengths: bool,
-    /// Seconds after which a peer may reconnect after a shutdown, 0 for never; `None` leaves it to
-    /// the peer.
-    pub reconnect_s: Option<u64>,
-}
-
-impl Default for Version3 {
-    fn default() -> Self {
-        Self {
-            acks: true,
-            reactive_fragmentation: false,
-            refusals: true,
-            lengths: true,
-            reconnect_s: None,
-        }
+settings! {
+    /// Capabilities of this side in version 3 (RFC 7242 §4.1).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Version3 {
+        /// Whether segments are acknowledged if the peer agrees. Without acknowledgments a bundle
+        /// has only left.
+        pub acks: bool = true,
+        /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks,
+        /// if the peer agrees. The receiver acknowledges before the data is on disk: a crash at the
+        /// same time loses them.
+        pub reactive_fragmentation: bool = false,
+        /// Whether bundles may be refused, if the peer agrees.
+        pub refusals: bool = true,
+        /// Whether the peer is requested to announce the lengths of bundles.
+        pub lengths: bool = true,
+        /// Seconds after which a peer may reconnect after a shutdown, 0 for never; `None` leaves it
+        /// to the peer.
+        pub reconnect_s: Option<u64> = None,
     }
 }
 
@@ -129,16 +120,7 @@ impl Agreement {
             }
             Message::Ack { length, .. } => self.acks.then(|| bytes(Three::Ack { length })),
             Message::Refuse { reason, .. } => {
-                let reason = match reason {
-                    RefuseReason::Completed => tcpcl3::RefuseReason::Completed,
-                    RefuseReason::NoResources => tcpcl3::RefuseReason::NoResources,
-                    RefuseReason::Retransmit => tcpcl3::RefuseReason::Retransmit,
-                    RefuseReason::Unknown
-                    | RefuseReason::NotAcceptable
-                    | RefuseReason::ExtensionFailure
-                    | RefuseReason::SessionTerminating
-                    | RefuseReason::Other(_) => tcpcl3::RefuseReason::Unknown,
-                };
+                let reason = tcpcl3::RefuseReason::from_code(in_both(reason.code()));
                 self.refusals.then(|| bytes(Three::Refuse { reason }))
             }
             Message::Keepalive => Some(bytes(Three::Keepalive)),
@@ -156,6 +138,11 @@ impl Agreement {
             Message::Reject { .. } | Message::Init(_) | Message::Unknown { .. } => None,
         }
     }
+}
+
+/// Code of a refusal, if it has the same meaning in both versions; otherwise that of no reason.
+const fn in_both(code: u8) -> u8 {
+    if code <= 3 { code } else { 0 }
 }
 
 /// Item read from a stream.
@@ -219,14 +206,7 @@ fn received_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Received<'
         }
         tcpcl3::Message::Refuse { reason } => {
             let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
-            let reason = match reason {
-                tcpcl3::RefuseReason::Completed => RefuseReason::Completed,
-                tcpcl3::RefuseReason::NoResources => RefuseReason::NoResources,
-                tcpcl3::RefuseReason::Retransmit => RefuseReason::Retransmit,
-                tcpcl3::RefuseReason::Unknown | tcpcl3::RefuseReason::Other(_) => {
-                    RefuseReason::Unknown
-                }
-            };
+            let reason = RefuseReason::from_code(in_both(reason.code()));
             Message::Refuse { reason, transfer }
         }
         tcpcl3::Message::Keepalive => Message::Keepalive,

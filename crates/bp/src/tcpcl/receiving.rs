@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Effect, PathEffect, PathId, Time};
+use engine::{PathEffect, PathId, Time};
 use wire::DecodeErrorKind;
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
@@ -88,22 +88,20 @@ impl Tcpcl {
         }
         if !is_unwanted {
             if flags.end {
-                session.replies.push_back(Reply::Whole { id, flags, transfer, length });
+                session.reply(Reply::Whole { id, flags, transfer, length });
                 let (link, file) = (session.link, None);
                 self.events.push_back(Event::Whole { link, transfer: id, file });
                 self.statistics.received += 1;
             } else {
-                session.replies.push_back(Reply::Ack { flags, transfer, length });
+                session.reply(Reply::Ack { flags, transfer, length });
             }
-            session.send_replies();
             if session.replies.len() >= most && !session.is_paused {
                 session.is_paused = true;
-                self.effects.push_back(PathEffect::PauseRead { path }.into());
+                self.effects.pause(path, true);
             }
         } else if session.agreement.acks && !session.agreement.refusals {
             // It could not be refused, so it is acknowledged and discarded.
-            session.replies.push_back(Reply::Ack { flags, transfer, length });
-            session.send_replies();
+            session.reply(Reply::Ack { flags, transfer, length });
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -125,16 +123,8 @@ impl Tcpcl {
             return false;
         }
         let had = session.incoming.beginning.len();
-        // An incomplete message is collected; a complete one is decoded in place.
-        let gathered: Vec<u8>;
-        let input: &[u8] = if had == 0 {
-            bytes
-        } else {
-            session.incoming.beginning.extend_from_slice(bytes);
-            gathered = std::mem::take(&mut session.incoming.beginning);
-            &gathered
-        };
-        match protocol::read(session, input, &bounds) {
+        let input = session.incoming.gather(bytes);
+        match protocol::read(session, &input, &bounds) {
             Ok(Some((received, len))) => {
                 *bytes = &bytes[len - had..];
                 match received {
@@ -150,11 +140,8 @@ impl Tcpcl {
                 }
             }
             Ok(None) => {
-                let rest = input.to_vec();
+                session.incoming.beginning = input.into_owned();
                 *bytes = &[];
-                if let Some(session) = self.sessions.get_mut(&path) {
-                    session.incoming.beginning = rest;
-                }
                 true
             }
             Err(_) => {
@@ -177,13 +164,14 @@ impl Tcpcl {
     fn contact_header(&mut self, path: PathId, bytes: &mut &[u8]) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let had = session.incoming.beginning.len();
-        let missing = CONTACT_LEN - had;
-        let here = bytes.len().min(missing);
-        session.incoming.beginning.extend_from_slice(&bytes[..here]);
-        *bytes = &bytes[here..];
-        let header = match ContactHeader::decode(&session.incoming.beginning) {
+        let input = session.incoming.gather(bytes);
+        let header = match ContactHeader::decode(&input) {
             Ok(Some(header)) => header,
-            Ok(None) => return true,
+            Ok(None) => {
+                session.incoming.beginning = input.into_owned();
+                *bytes = &[];
+                return true;
+            }
             Err(error) => {
                 // A peer that connects with another version gets our header and the reason (§4.3),
                 // any other peer nothing.
@@ -195,8 +183,7 @@ impl Tcpcl {
                 return false;
             }
         };
-        session.incoming.beginning.clear();
-        session.tls.peer_can_tls = header.can_tls;
+        *bytes = &bytes[CONTACT_LEN - had..];
         if !session.is_active {
             let at = session.peer.since + self.config.patience;
             self.timers.set(Alarm::Silence(path), at, "a session being established");
@@ -218,9 +205,9 @@ impl Tcpcl {
 
     /// Queues the contact header of the side that accepted the stream.
     fn reply_to_contact(&mut self, path: PathId) {
-        if let Some(mut session) = self.sessions.remove(&path) {
-            self.contact(&mut session);
-            self.sessions.insert(path, session);
+        let contact = self.contact();
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.out.push(contact);
         }
     }
 
@@ -242,12 +229,11 @@ impl Tcpcl {
         let eid_max = self.config.limits.messages.node_id_max;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let had = session.incoming.beginning.len();
-        session.incoming.beginning.extend_from_slice(bytes);
-        let gathered = std::mem::take(&mut session.incoming.beginning);
-        let (header, len) = match tcpcl3::ContactHeader::decode(&gathered, eid_max) {
+        let input = session.incoming.gather(bytes);
+        let (header, len) = match tcpcl3::ContactHeader::decode(&input, eid_max) {
             Ok(Some(header)) => header,
             Ok(None) => {
-                session.incoming.beginning = gathered;
+                session.incoming.beginning = input.into_owned();
                 *bytes = &[];
                 return true;
             }
@@ -291,14 +277,6 @@ impl Tcpcl {
                     wanted.pause = wanted.pause.max(named);
                 }
             }
-        }
-    }
-
-    fn begin_session(&mut self, path: PathId) {
-        if let Some(mut session) = self.sessions.remove(&path) {
-            self.init(&mut session);
-            self.sessions.insert(path, session);
-            self.ready.insert(path);
         }
     }
 
@@ -468,8 +446,7 @@ impl Tcpcl {
         let link = session.link;
         match refused {
             Some(reason) => {
-                session.replies.push_back(Reply::Refuse { reason, transfer });
-                session.send_replies();
+                session.reply(Reply::Refuse { reason, transfer });
                 self.ready.insert(path);
             }
             None => {
@@ -495,8 +472,7 @@ impl Tcpcl {
             self.fault(path, "a bundle of another length than announced");
             return false;
         }
-        session.replies.push_back(Reply::Refuse { reason, transfer });
-        session.send_replies();
+        session.reply(Reply::Refuse { reason, transfer });
         self.ready.insert(path);
         true
     }
@@ -530,7 +506,6 @@ impl Tcpcl {
 
     fn acknowledged(&mut self, path: PathId, flags: SegmentFlags, transfer: u64, length: u64) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let link = session.link;
         let of = |s: &super::Sending| s.transfer == transfer;
         let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.get_mut(at) else { return };
@@ -544,25 +519,15 @@ impl Tcpcl {
             }
             return;
         }
-        let Some(sending) = session.sending.remove(at) else { return };
-        self.leave(&sending);
-        self.statistics.sent += 1;
-        self.report_sent(link, sending.tag, Outcome::Acknowledged);
-        self.ready.insert(path);
-        self.end_if_done(path);
+        self.end_transfer(path, at, Outcome::Acknowledged);
     }
 
     fn refused(&mut self, path: PathId, reason: RefuseReason, transfer: u64) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let link = session.link;
         let of = |s: &super::Sending| s.transfer == transfer && s.sent > 0;
         let Some(at) = session.sending.iter().position(of) else { return };
         // No more of it is sent; the next transfer begins with its own segment (§5.2.4).
-        let Some(sending) = session.sending.remove(at) else { return };
-        self.leave(&sending);
-        self.report_sent(link, sending.tag, Outcome::Refused(refusal(reason)));
-        self.ready.insert(path);
-        self.end_if_done(path);
+        self.end_transfer(path, at, Outcome::Refused(refusal(reason)));
     }
 
     /// Handles the agent's decision on a bundle.
@@ -595,12 +560,11 @@ impl Tcpcl {
         {
             coming.is_unwanted = true;
             let (reason, transfer) = (reason(why), coming.transfer);
-            session.replies.push_back(Reply::Refuse { reason, transfer });
-            session.send_replies();
+            session.reply(Reply::Refuse { reason, transfer });
         }
         if session.is_paused && !session.is_held && session.replies.len() < most / 2 {
             session.is_paused = false;
-            self.effects.push_back(PathEffect::ResumeRead { path }.into());
+            self.effects.pause(path, false);
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -615,12 +579,7 @@ impl Tcpcl {
         let pauses = is_held || session.replies.len() >= most;
         if pauses != session.is_paused {
             session.is_paused = pauses;
-            let effect = if pauses {
-                Effect::Path(PathEffect::PauseRead { path })
-            } else {
-                Effect::Path(PathEffect::ResumeRead { path })
-            };
-            self.effects.push_back(effect);
+            self.effects.pause(path, pauses);
         }
     }
 
@@ -632,7 +591,7 @@ impl Tcpcl {
             self.ready.insert(path);
             return;
         }
-        self.effects.push_back(PathEffect::Close { path }.into());
+        self.effects.push(PathEffect::Close { path });
         self.stream_down(now, path, "the peer closed the stream");
     }
 }

@@ -21,8 +21,6 @@ pub(super) struct Sending {
     pub(super) is_out: bool,
     /// Position in the stream behind its last byte, once sent.
     pub(super) ends_at: u64,
-    /// Whether transmission stopped: it was refused, cancelled, or cannot be read.
-    pub(super) is_dropped: bool,
 }
 
 impl Sending {
@@ -37,14 +35,13 @@ impl Sending {
             acknowledged: 0,
             is_out: false,
             ends_at: 0,
-            is_dropped: false,
         }
     }
 
     /// Appends the next segment, of at most `most` bytes of data, to the output; returns whether
     /// there was one.
     pub(super) fn next_segment(&mut self, most: u64, agreement: Agreement, out: &mut Out) -> bool {
-        if self.is_out || self.is_dropped {
+        if self.is_out {
             return false;
         }
         // A bundle whose file cannot be read is not started, because it could not be ended.

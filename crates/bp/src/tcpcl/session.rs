@@ -1,5 +1,6 @@
 //! Session over one stream.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -62,7 +63,6 @@ pub(super) enum Reply {
 /// TLS state of a session's stream.
 #[derive(Debug, Default)]
 pub(super) struct Security {
-    pub(super) peer_can_tls: bool,
     /// If set, TLS starts when all cleartext bytes have been sent: the name required in the peer's
     /// certificate, and the bytes of TLS received already.
     pub(super) secures: Option<(Option<String>, Bytes)>,
@@ -91,6 +91,18 @@ pub(super) struct Incoming {
     pub(super) next_length: Option<u64>,
     /// Time of the last data of a transfer.
     pub(super) last_data: Time,
+}
+
+impl Incoming {
+    /// The beginning of a message, with the bytes that follow. A message that comes whole is not
+    /// copied.
+    pub(super) fn gather<'a>(&mut self, bytes: &mut &'a [u8]) -> Cow<'a, [u8]> {
+        if self.beginning.is_empty() {
+            return (*bytes).into();
+        }
+        self.beginning.extend_from_slice(bytes);
+        std::mem::take(&mut self.beginning).into()
+    }
 }
 
 /// Timers that show both ends the other is alive.
@@ -173,8 +185,13 @@ impl Session {
         }
     }
 
-    /// Queues the replies that wait for nothing any more.
-    pub(super) fn send_replies(&mut self) {
+    /// Adds a reply, and sends those that wait for nothing any more.
+    pub(super) fn reply(&mut self, reply: Reply) {
+        self.replies.push_back(reply);
+        self.send_replies();
+    }
+
+    fn send_replies(&mut self) {
         while let Some(reply) = self.replies.front() {
             let message = match *reply {
                 Reply::Whole { .. } => return,

@@ -31,7 +31,7 @@ fn anonymous_seven(flags: BundleFlags, to: Eid, payload: &[u8], is_ipn: bool) ->
 }
 
 fn anonymous_six(flags: BundleFlags, to: Eid, payload: &[u8]) -> Vec<u8> {
-    let flags = bp6::BundleFlags(flags.0).with(bp6::BundleFlags::SINGLETON);
+    let flags = flags.with(BundleFlags::SINGLETON);
     let primary = bp6::Primary { flags, report_to: node(0), ..six(PLACE, to) };
     replaced(bytes_of_six(primary, payload), &[66, 6], &[0, 0])
 }
@@ -121,7 +121,7 @@ fn bundles_without_a_source_survive_a_restart_next_to_each_other() {
 #[test]
 fn bundles_without_a_source_cause_no_reports() {
     let status = BundleFlags::STATUS_TIME;
-    let custody = BundleFlags(bp6::BundleFlags::CUSTODY.0);
+    let custody = BundleFlags::CUSTODY;
     let flags = [BundleFlags::REPORTS, BundleFlags::ADMINISTRATIVE, status, custody];
     // Records that request reports or custody cannot be encoded.
     for choice in (0..16).filter(|choice| choice & 2 == 0 || choice & 9 == 0) {
@@ -290,7 +290,7 @@ fn reception_is_reported_before_all_that_ends_a_bundle() {
         }
     }
     // Version 6: a copy, and a block that deletes the bundle.
-    let flags = bp6::BundleFlags(BundleFlags::REPORT_RECEPTION.0).with(bp6::BundleFlags::SINGLETON);
+    let flags = BundleFlags::REPORT_RECEPTION.with(BundleFlags::SINGLETON);
     let primary = bp6::Primary { flags, report_to: node(0), ..six(Eid::ipn(66, 6), endpoint(1)) };
     let mut world = reporting();
     for count in 1..3 {

@@ -22,7 +22,7 @@ const LIFETIME_MS: u64 = 3_600_000;
 /// Primary block of version 6 from `source` to `destination`, by numbers.
 pub(super) fn six(source: Eid, destination: Eid) -> bp6::Primary {
     bp6::Primary {
-        flags: bp6::BundleFlags::SINGLETON,
+        flags: BundleFlags::SINGLETON,
         destination,
         source,
         creation: bp6::CreationTimestamp { time_s: NOW_MS / 1000, sequence: 5 },
@@ -33,7 +33,7 @@ pub(super) fn six(source: Eid, destination: Eid) -> bp6::Primary {
 
 pub(super) fn bytes_of_six(primary: bp6::Primary, payload: &[u8]) -> Vec<u8> {
     let len = payload.len() as u64;
-    let block = bp6::Payload { flags: bp6::BlockFlags::LAST, len, ..bp6::Payload::default() };
+    let block = bp6::Payload { flags: BlockFlags::LAST, len, ..bp6::Payload::default() };
     let head = bp6::Head::new(primary, Vec::new(), block).unwrap();
     bp6::Bundle { head, payload, trailer: bp6::Trailer::new(Vec::new()) }.to_vec().unwrap()
 }
@@ -103,7 +103,7 @@ fn version_6_does_not_evade_a_security_rule() {
             });
             let mut primary = six(node(0), endpoint(1));
             primary.report_to = node(0);
-            primary.flags = primary.flags.with(bp6::BundleFlags(BundleFlags::REPORT_DELETION.0));
+            primary.flags = primary.flags.with(BundleFlags::REPORT_DELETION);
             world.hand_in(1, 0, &bytes_of_six(primary, b"forged"));
             world.settle();
             assert_eq!(taken(&world, 1).len(), delivered, "{role:?} {on_fault:?}");
@@ -190,7 +190,7 @@ fn a_delivery_names_its_version_and_the_rules_it_passed() {
 /// An administrative record of version 6.
 fn record_of_six(source: Eid, to: Eid, record: &bp6::AdministrativeRecord) -> Vec<u8> {
     let mut primary = six(source, to);
-    primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+    primary.flags = primary.flags.with(BundleFlags::ADMINISTRATIVE);
     bytes_of_six(primary, &record.to_vec().unwrap())
 }
 
@@ -335,7 +335,7 @@ fn numbers_of_custody_are_not_those_of_the_store() {
     assert_eq!(world.nodes[0].agent.statistics().bundles, 15);
     assert_eq!(world.nodes[0].agent.statistics().signals_ignored, 0);
     let mut primary = six(node(1), node(0));
-    primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+    primary.flags = primary.flags.with(BundleFlags::ADMINISTRATIVE);
     primary.creation.sequence = 77;
     let beyond = aggregate(numbers[19] + 1, 1 << 40).to_vec().unwrap();
     world.hand_in(0, 1, &bytes_of_six(primary, &beyond));

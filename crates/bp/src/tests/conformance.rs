@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, FileId, FileName, FilestoreRequest, Input,
+    Completion, Deadline, Effect, EffectResult, Engine, FileId, FileName, FilestoreRequest, Input,
     MemoryStore, OpenMode, PathInfo, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
@@ -154,7 +154,7 @@ impl<L: Layer> Carrier<L> {
         self.layer.command(now, Command::Accept { link: LINK, transfer });
     }
 
-    fn stepped(&mut self, now: Time, step: Step, result: Result<Completion, EffectError>) {
+    fn stepped(&mut self, now: Time, step: Step, result: EffectResult) {
         match (step, result) {
             (Step::Opened(id, from, len), Ok(Completion::Opened { file, .. })) => {
                 let (offset, len) = (0, len as usize);

@@ -262,7 +262,7 @@ fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
             let mut world = World::chain(3, false, 1);
             world.settle();
             let primary = Primary {
-                flags: bp6::BundleFlags::SINGLETON,
+                flags: BundleFlags::SINGLETON,
                 destination: endpoint(2),
                 source: Eid::ipn(9, 9),
                 creation: bp6::CreationTimestamp { time_s: 800_000_000, sequence: 1 },
@@ -312,7 +312,7 @@ fn unknown_blocks_of_version_6_are_reported_as_unintelligible() {
     let block = Block::new(200, flags, Vec::new(), b"what").unwrap();
     let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(2));
     primary.report_to = node(0);
-    primary.flags = primary.flags.with(bp6::BundleFlags(BundleFlags::REPORT_DELETION.0));
+    primary.flags = primary.flags.with(BundleFlags::REPORT_DELETION);
     let plain = Payload { len: 2, flags: BlockFlags::LAST, ..Payload::default() };
     let head = bp6::Head::new(primary, vec![block], plain).unwrap();
     let trailer = Trailer::new(Vec::new());
@@ -370,7 +370,7 @@ fn fills_count_from_the_last_number_of_the_fill_before() {
         let signal = bp6::AggregateCustodySignal { succeeded, reason, fills };
         let record = bp6::AdministrativeRecord::AggregateCustodySignal(signal).to_vec().unwrap();
         let mut primary = super::attacks::six(node(1), node(0));
-        primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+        primary.flags = primary.flags.with(BundleFlags::ADMINISTRATIVE);
         sequence += 1;
         primary.creation.sequence = sequence;
         world.hand_in(0, 1, &super::attacks::bytes_of_six(primary, &record));
@@ -398,7 +398,7 @@ fn a_number_of_another_custodian_is_void() {
         world.settle();
         let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(1));
         primary.custodian = node(0);
-        primary.flags = primary.flags.with(bp6::BundleFlags::CUSTODY);
+        primary.flags = primary.flags.with(BundleFlags::CUSTODY);
         let enhancement = bp6::CustodyEnhancement { id: 7, custodian: named };
         let block = enhancement.to_block(BlockFlags::DISCARD).unwrap();
         let plain = Payload { len: 2, flags: BlockFlags::LAST, ..Payload::default() };

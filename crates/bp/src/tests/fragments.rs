@@ -20,7 +20,7 @@ fn crossed(world: &World, from: usize) -> Vec<(u64, u64, u64)> {
     let of = world.crossed.iter().filter(|(n, ..)| *n == from);
     let fragment = |bytes: &[u8]| match bytes[0] {
         bp6::VERSION => {
-            let bundle = bp6::Bundle::decode(bytes, &bp6::Bounds::default()).unwrap();
+            let bundle = bp6::Bundle::decode(bytes, &Bounds::default()).unwrap();
             let fragment = bundle.head.primary().fragment.unwrap();
             (fragment.offset, bundle.payload.len() as u64, fragment.total)
         }

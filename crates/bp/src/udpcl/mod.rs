@@ -19,8 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{
-    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathKind, Time, Timers,
-    Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Time, Timers, Transmit, TxBuf,
 };
 use session::path::{Pacing, Path};
 use session::recent::Recent;
@@ -29,10 +28,10 @@ pub use self::config::{Config, Fragmentation, Limits};
 
 use self::receiving::Coming;
 use self::sending::Sending;
+use super::effects::Effects;
 use super::layer::{
     Command, Configured, Event, Layer, LinkId, Neighbour, Outcome, Tag, TransferId,
 };
-use super::source::Files;
 use crate::codec::udpcl::{DATAGRAM_MAX, FRAGMENT_HEADER_LEN};
 
 /// Shortest keepalive interval (RFC 7122 §3.5.1).
@@ -125,8 +124,7 @@ pub struct Udpcl {
     /// Received bundles on which the agent has not decided.
     unanswered: BTreeMap<TransferId, LinkId>,
     events: VecDeque<Event>,
-    effects: VecDeque<Effect>,
-    files: Files<(LinkId, Tag)>,
+    effects: Effects<(LinkId, Tag)>,
     timers: Timers<Alarm>,
     next_transfer: u64,
     next_came: u32,
@@ -154,8 +152,7 @@ impl Udpcl {
             early: 0,
             unanswered: BTreeMap::new(),
             events: VecDeque::new(),
-            effects: VecDeque::new(),
-            files: Files::default(),
+            effects: Effects::default(),
             timers: Timers::new(),
             next_transfer: 0,
             next_came: LinkId::CAME.0,
@@ -361,13 +358,7 @@ impl Udpcl {
             let pauses = is_full || neighbour.is_held;
             if pauses != neighbour.is_paused && self.paths.contains_key(&neighbour.path) {
                 neighbour.is_paused = pauses;
-                let path = neighbour.path;
-                let effect = if pauses {
-                    Effect::Path(PathEffect::PauseRead { path })
-                } else {
-                    Effect::Path(PathEffect::ResumeRead { path })
-                };
-                self.effects.push_back(effect);
+                self.effects.pause(neighbour.path, pauses);
             }
         }
     }
@@ -459,7 +450,7 @@ impl Engine for Udpcl {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.effects.poll()
     }
 
     fn poll_indication(&mut self) -> Option<Event> {

@@ -2,11 +2,11 @@
 
 use std::ops::Bound;
 
-use engine::{Completion, EffectError, PathId, Ticket, Time, Transmit, TxBuf};
+use engine::{EffectResult, PathId, Ticket, Time, Transmit, TxBuf};
 use session::path::Burst;
 
 use super::super::layer::{Event, LinkId, Outcome, Outgoing, Tag};
-use super::super::source::{Files, Source};
+use super::super::source::Source;
 use super::{Alarm, Batch, Udpcl};
 use crate::codec::udpcl::{FRAGMENT_HEADER_LEN, Fragment, KEEPALIVE};
 
@@ -32,7 +32,7 @@ impl Udpcl {
         let (len, number) = (bundle.len(), self.next_bundle);
         self.next_bundle = self.next_bundle.wrapping_add(1);
         let sending = Sending { tag, source: Source::new(bundle), len, sent: 0, bundle: number };
-        self.files.open((link, tag), &sending.source, &mut self.effects);
+        sending.source.open((link, tag), &mut self.effects);
         neighbour.sending.push_back(sending);
         self.ready.insert(neighbour.path);
     }
@@ -80,14 +80,14 @@ impl Udpcl {
         }
     }
 
-    pub(super) fn done(&mut self, ticket: Ticket, result: Result<Completion, EffectError>) {
-        let Some((link, tag)) = self.files.completed(ticket) else { return };
+    pub(super) fn done(&mut self, ticket: Ticket, result: EffectResult) {
+        let Some((link, tag)) = self.effects.take(ticket) else { return };
         let neighbour = self.links.get_mut(&link);
         let path = neighbour.as_ref().map(|neighbour| neighbour.path);
         let sending = neighbour
             .and_then(|neighbour| neighbour.sending.iter_mut().find(|sending| sending.tag == tag));
         let Some(sending) = sending else {
-            Files::<(LinkId, Tag)>::orphaned(&result, &mut self.effects);
+            self.effects.close_orphan(&result);
             return;
         };
         if sending.source.completed(result) {
@@ -171,7 +171,7 @@ impl Udpcl {
                 return;
             }
             let of = (link, sending.tag);
-            self.files.read(of, &mut sending.source, ahead, &mut self.effects);
+            sending.source.read(of, ahead, &mut self.effects);
         }
     }
 }

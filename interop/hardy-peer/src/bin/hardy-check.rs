@@ -330,7 +330,7 @@ fn checked_by_us(
 ) -> Result<(), String> {
     let policy = protection.policy(Role::Acceptor);
     let mut found = opened(protected)?;
-    policy.receive(&mut found).map_err(|fault| format!("we refuse it: {fault:?}"))?;
+    policy.check(&mut found, false).map_err(|violation| format!("we refuse it: {violation:?}"))?;
     if contents(&found) != contents(&opened(plain)?) {
         return Err("we find another content".to_owned());
     }
@@ -340,7 +340,7 @@ fn checked_by_us(
     }
     let at = numbers.below(damaged.payload.len() as u64) as usize;
     damaged.payload[at] ^= 1 << numbers.below(8);
-    match policy.receive(&mut damaged) {
+    match policy.check(&mut damaged, false) {
         Ok(_) => Err(format!("we accept it with byte {at} of the payload changed")),
         Err(_) => Ok(()),
     }

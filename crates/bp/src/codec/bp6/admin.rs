@@ -14,8 +14,8 @@
 //! signal, pairs of SDNVs: runs of the numbers in the bundles' custody enhancement blocks. Its
 //! layout here is the one Wireshark's dissector reads.
 
-use wire::codes;
 use wire::cursor::Reader;
+use wire::named_codes;
 use wire::sdnv;
 use wire::{DecodeError, EncodeError};
 
@@ -119,47 +119,47 @@ pub struct Fill {
     pub length: u64,
 }
 
-codes! {
+named_codes! {
     /// Reason for an event (§6.1.1).
-    Reason {
+    Reason(u8, "reason") {
         /// 0.
-        NoInformation = 0,
+        NoInformation = 0, "no additional information";
         /// 1.
-        LifetimeExpired = 1,
+        LifetimeExpired = 1, "lifetime expired";
         /// 2.
-        UnidirectionalLink = 2,
+        UnidirectionalLink = 2, "forwarded over a unidirectional link";
         /// 3.
-        TransmissionCanceled = 3,
+        TransmissionCanceled = 3, "transmission canceled";
         /// 4.
-        DepletedStorage = 4,
+        DepletedStorage = 4, "depleted storage";
         /// 5.
-        DestinationUnintelligible = 5,
+        DestinationUnintelligible = 5, "destination endpoint unintelligible";
         /// 6.
-        NoRoute = 6,
+        NoRoute = 6, "no known route to the destination";
         /// 7.
-        NoTimelyContact = 7,
+        NoTimelyContact = 7, "no timely contact with the next node";
         /// 8.
-        BlockUnintelligible = 8,
+        BlockUnintelligible = 8, "block unintelligible";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason why custody was refused, 0 to 127 (§6.1.2).
-    CustodyReason {
+    CustodyReason(u8, "reason") {
         /// 0.
-        NoInformation = 0,
+        NoInformation = 0, "no additional information";
         /// 3: the node already has the bundle.
-        RedundantReception = 3,
+        RedundantReception = 3, "redundant reception";
         /// 4.
-        DepletedStorage = 4,
+        DepletedStorage = 4, "depleted storage";
         /// 5.
-        DestinationUnintelligible = 5,
+        DestinationUnintelligible = 5, "destination endpoint unintelligible";
         /// 6.
-        NoRoute = 6,
+        NoRoute = 6, "no known route to the destination";
         /// 7.
-        NoTimelyContact = 7,
+        NoTimelyContact = 7, "no timely contact with the next node";
         /// 8.
-        BlockUnintelligible = 8,
+        BlockUnintelligible = 8, "block unintelligible";
     }
 }
 
@@ -251,11 +251,8 @@ impl Subject {
     }
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if matches!(self.source, Eid::Unknown { .. }) {
-            return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));
-        }
         self.creation.write(out);
-        let text = self.source.to_string();
+        let text = self.source.to_text()?;
         sdnv::append(out, text.len() as u64);
         out.extend_from_slice(text.as_bytes());
         Ok(())

@@ -11,35 +11,11 @@
 use std::ops::Range;
 
 use wire::cursor::Reader;
-use wire::flags;
 use wire::sdnv;
 use wire::{DecodeError, EncodeError};
 
-use super::{Bounds, CUSTODY_ENHANCEMENT, PAYLOAD, PREVIOUS_HOP, Primary};
+use super::{BlockFlags, Bounds, CUSTODY_ENHANCEMENT, PAYLOAD, PREVIOUS_HOP, Primary};
 use crate::codec::eid::Eid;
-
-/// Block processing control flags (§4.3). Unknown flags are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockFlags(pub u64);
-
-flags!(BlockFlags);
-
-impl BlockFlags {
-    /// The block must be replicated in every fragment.
-    pub const REPLICATE: Self = Self(0x01);
-    /// A node that cannot process the block reports that.
-    pub const REPORT: Self = Self(0x02);
-    /// A node that cannot process the block deletes the bundle.
-    pub const DELETE_BUNDLE: Self = Self(0x04);
-    /// The block is the last one. Set and cleared by the block's position.
-    pub const LAST: Self = Self(0x08);
-    /// A node that cannot process the block removes it.
-    pub const DISCARD: Self = Self(0x10);
-    /// A node that could not process the block forwarded it.
-    pub const FORWARDED: Self = Self(0x20);
-    /// The block refers to endpoints. Set and cleared to match its references.
-    pub const REFERENCES: Self = Self(0x40);
-}
 
 /// Endpoint as the offsets of its two halves in the dictionary, or as node and service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,10 +126,7 @@ impl Block {
     /// # Errors
     /// The endpoint has no text.
     pub fn previous_hop(eid: &Eid) -> Result<Self, EncodeError> {
-        if matches!(eid, Eid::Unknown { .. }) {
-            return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));
-        }
-        let mut data = eid.to_string().replacen(':', "\0", 1).into_bytes();
+        let mut data = eid.to_text()?.replacen(':', "\0", 1).into_bytes();
         data.push(0);
         Self::new(PREVIOUS_HOP, BlockFlags::DISCARD, Vec::new(), &data)
     }
@@ -278,12 +251,9 @@ impl CustodyEnhancement {
     /// # Errors
     /// The custodian has no text.
     pub fn to_block(&self, flags: BlockFlags) -> Result<Block, EncodeError> {
-        if matches!(self.custodian, Eid::Unknown { .. }) {
-            return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));
-        }
         let mut data = Vec::new();
         sdnv::append(&mut data, self.id);
-        data.extend_from_slice(self.custodian.to_string().as_bytes());
+        data.extend_from_slice(self.custodian.to_text()?.as_bytes());
         Block::new(CUSTODY_ENHANCEMENT, flags, Vec::new(), &data)
     }
 }

@@ -2,27 +2,12 @@
 
 use std::fmt;
 
-use super::{
-    AdministrativeRecord, BundleFlags, BundleId, CreationTimestamp, CustodyReason, DtnTime, Head,
-    Reason, Subject,
-};
-
-/// Maximum blocks shown by name; if there are more, only their number is shown.
-const BLOCKS_SHOWN: usize = 8;
+use super::{AdministrativeRecord, BundleFlags, CreationTimestamp, DtnTime, Head, Subject};
+use crate::codec::bundle::fmt_blocks;
 
 impl fmt::Display for CreationTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.time_s, self.sequence)
-    }
-}
-
-impl fmt::Display for BundleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.source, self.creation)?;
-        match self.offset {
-            Some(offset) => write!(f, " from {offset}"),
-            None => Ok(()),
-        }
     }
 }
 
@@ -40,13 +25,7 @@ impl fmt::Display for Head {
         if primary.flags.contains(BundleFlags::CUSTODY) {
             write!(f, ", custody of {}", primary.custodian)?;
         }
-        for block in self.blocks().iter().take(BLOCKS_SHOWN) {
-            write!(f, ", block of type {}", block.kind())?;
-        }
-        match self.blocks().len().saturating_sub(BLOCKS_SHOWN) {
-            0 => Ok(()),
-            more => write!(f, ", {more} blocks more"),
-        }
+        fmt_blocks(f, self.blocks().iter().map(|block| block.kind().into()), |_| None)
     }
 }
 
@@ -97,37 +76,5 @@ impl fmt::Display for AdministrativeRecord {
                 write!(f, "record of type {}, {} B", first >> 4, content.len())
             }
         }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoInformation => "no additional information",
-            Self::LifetimeExpired => "lifetime expired",
-            Self::UnidirectionalLink => "forwarded over a unidirectional link",
-            Self::TransmissionCanceled => "transmission canceled",
-            Self::DepletedStorage => "depleted storage",
-            Self::DestinationUnintelligible => "destination endpoint unintelligible",
-            Self::NoRoute => "no known route to the destination",
-            Self::NoTimelyContact => "no timely contact with the next node",
-            Self::BlockUnintelligible => "block unintelligible",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
-    }
-}
-
-impl fmt::Display for CustodyReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoInformation => "no additional information",
-            Self::RedundantReception => "redundant reception",
-            Self::DepletedStorage => "depleted storage",
-            Self::DestinationUnintelligible => "destination endpoint unintelligible",
-            Self::NoRoute => "no known route to the destination",
-            Self::NoTimelyContact => "no timely contact with the next node",
-            Self::BlockUnintelligible => "block unintelligible",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
     }
 }

@@ -5,6 +5,7 @@ use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 use super::block::Frame;
 use super::{Block, BlockFlags, Bounds, PAYLOAD, Primary, Reference};
+use crate::codec::bundle::{is_all, or_more};
 
 /// Payload block without its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Head {
     /// # Errors
     /// The bytes are not a bundle of version 6, have no payload, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
-        match or_more(Self::read(prefix, bounds), bounds)? {
+        match or_more(Self::read(prefix, bounds), bounds.head_max, TOO_LONG)? {
             Some(head) if head.encoded_len() > bounds.head_max => {
                 Err(DecodeError::invalid(0, TOO_LONG))
             }
@@ -170,19 +171,6 @@ impl Head {
 const TOO_LONG: &str = "the blocks before or behind the payload exceed the limit";
 const TOO_MANY: &str = "a bundle has more blocks than the bound";
 
-fn or_more<T>(read: Result<T, DecodeError>, bounds: &Bounds) -> Result<Option<T>, DecodeError> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(DecodeError { offset, kind: DecodeErrorKind::Truncated { needed, .. } }) => {
-            if offset.saturating_add(needed) > bounds.head_max {
-                return Err(DecodeError::invalid(offset, TOO_LONG));
-            }
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// Blocks behind the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trailer {
@@ -204,7 +192,7 @@ impl Trailer {
     /// # Errors
     /// The bytes are not blocks, there is another payload, or they exceed a bound.
     pub fn decode(rest: &[u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
-        or_more(Self::read(rest, bounds), bounds)
+        or_more(Self::read(rest, bounds), bounds.head_max, TOO_LONG)
     }
 
     fn read(rest: &[u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
@@ -261,10 +249,7 @@ impl<'a> Bundle<'a> {
     /// The bytes are not a bundle of version 6, or exceed a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
-        if len < bytes.len() {
-            let kind = DecodeErrorKind::Trailing { count: bytes.len() - len };
-            return Err(DecodeError { offset: len, kind });
-        }
+        is_all(len, bytes)?;
         Ok(bundle)
     }
 

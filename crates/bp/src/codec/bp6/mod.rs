@@ -21,12 +21,11 @@ pub use self::admin::{
     AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, DtnTime, Fill,
     Reason, StatusReport, Subject,
 };
-pub use self::block::{Block, BlockFlags, CustodyEnhancement, Reference};
+pub use self::block::{Block, CustodyEnhancement, Reference};
 pub use self::head::{Bundle, Head, Payload, Trailer};
-pub use self::primary::{BundleFlags, BundleId, CreationTimestamp, Fragment, Primary, Priority};
+pub use self::primary::{CreationTimestamp, Primary, Priority};
+pub use crate::codec::bundle::{BlockFlags, Bounds, BundleFlags, Fragment};
 pub use crate::codec::eid::Eid;
-
-use crate::codec::eid;
 
 /// The version in the primary block, and the first byte of every bundle.
 pub const VERSION: u8 = 6;
@@ -37,33 +36,6 @@ pub const PAYLOAD: u8 = 1;
 pub const PREVIOUS_HOP: u8 = 5;
 /// Block type: custody under a number (CCSDS 734.2-B).
 pub const CUSTODY_ENHANCEMENT: u8 = 10;
-
-/// Limits of the decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Maximum bytes before the payload, and behind it.
-    pub head_max: usize,
-    /// Maximum blocks before the payload, and behind it.
-    pub blocks_max: usize,
-    /// Maximum endpoints a block refers to.
-    pub references_max: usize,
-    /// Maximum bytes of an endpoint's text.
-    pub eid_max: usize,
-    /// Maximum fills of an aggregate custody signal.
-    pub fills_max: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            head_max: 64 << 10,
-            blocks_max: 64,
-            references_max: 16,
-            eid_max: eid::LEN_MAX,
-            fills_max: 4096,
-        }
-    }
-}
 
 /// Turns a request for more bytes into an error, for input that is complete.
 fn whole<T>(read: Result<T, wire::DecodeError>) -> Result<T, wire::DecodeError> {

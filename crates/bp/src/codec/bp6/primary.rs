@@ -15,44 +15,15 @@
 //! | 2 SDNVs | of a fragment: its offset, bytes of the whole |
 
 use wire::cursor::Reader;
-use wire::flags;
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
-use super::{Bounds, Reference, VERSION, whole};
+use super::{Bounds, BundleFlags, Fragment, Reference, VERSION, whole};
+use crate::codec::bp7;
+use crate::codec::bundle;
 use crate::codec::eid::Eid;
 
-/// Bundle processing control flags (§4.2). Unknown flags are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BundleFlags(pub u64);
-
-flags!(BundleFlags);
-
 impl BundleFlags {
-    /// The bundle is a fragment. Set and cleared to match [`Primary::fragment`].
-    pub const FRAGMENT: Self = Self(0x1);
-    /// The payload is an administrative record.
-    pub const ADMINISTRATIVE: Self = Self(0x2);
-    /// The bundle must not be fragmented.
-    pub const MUST_NOT_FRAGMENT: Self = Self(0x4);
-    /// Custody is requested.
-    pub const CUSTODY: Self = Self(0x8);
-    /// The destination is a singleton endpoint.
-    pub const SINGLETON: Self = Self(0x10);
-    /// The application is requested to acknowledge.
-    pub const ACKNOWLEDGE: Self = Self(0x20);
-    /// A report of reception is requested.
-    pub const REPORT_RECEPTION: Self = Self(0x4000);
-    /// A report of custody acceptance is requested.
-    pub const REPORT_CUSTODY: Self = Self(0x8000);
-    /// A report of forwarding is requested.
-    pub const REPORT_FORWARDING: Self = Self(0x1_0000);
-    /// A report of delivery is requested.
-    pub const REPORT_DELIVERY: Self = Self(0x2_0000);
-    /// A report of deletion is requested.
-    pub const REPORT_DELETION: Self = Self(0x4_0000);
-    /// All reports.
-    pub const REPORTS: Self = Self(0x7_c000);
     /// The bits of the priority.
     const PRIORITY: Self = Self(0x180);
 
@@ -70,13 +41,7 @@ impl BundleFlags {
     /// Returns the flags with another priority.
     #[must_use]
     pub const fn with_priority(self, priority: Priority) -> Self {
-        let bits = match priority {
-            Priority::Bulk => 0,
-            Priority::Normal => 1,
-            Priority::Expedited => 2,
-            Priority::Reserved => 3,
-        };
-        Self(self.without(Self::PRIORITY).0 | bits << 7)
+        Self(self.without(Self::PRIORITY).0 | (priority as u64) << 7)
     }
 }
 
@@ -100,26 +65,6 @@ pub struct CreationTimestamp {
     pub time_s: u64,
     /// Sequence number of bundles created in the same second.
     pub sequence: u64,
-}
-
-/// Part of the whole payload that a fragment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fragment {
-    /// Offset in the whole, in bytes.
-    pub offset: u64,
-    /// Length of the whole, in bytes.
-    pub total: u64,
-}
-
-/// Identity of a bundle. Two fragments that start at the same byte may also differ in length.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BundleId {
-    /// Source.
-    pub source: Eid,
-    /// Creation time.
-    pub creation: CreationTimestamp,
-    /// Offset of a fragment.
-    pub offset: Option<u64>,
 }
 
 /// The primary block.
@@ -150,38 +95,19 @@ pub struct Primary {
 pub(super) type Encoded = (Vec<u8>, Option<Box<[u8]>>);
 
 impl Primary {
-    /// Returns the identity of the bundle.
-    #[must_use]
-    pub fn id(&self) -> BundleId {
-        BundleId {
-            source: self.source.clone(),
-            creation: self.creation,
-            offset: self.fragment.map(|fragment| fragment.offset),
-        }
-    }
-
     /// Returns the rule of the specification that the block breaks, if any (§4.2). The decoder
     /// still accepts such blocks.
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let flags = self.flags;
-        let requests =
-            flags.intersects(BundleFlags::REPORTS) || flags.contains(BundleFlags::CUSTODY);
+        let requests = flags.intersects(BundleFlags::REPORTS_AND_CUSTODY);
         if flags.contains(BundleFlags::ADMINISTRATIVE) && requests {
             return Some("an administrative record must not request custody or reports");
         }
         if self.source.is_none() && requests {
             return Some("a bundle without source must not request custody or reports");
         }
-        if self.source.is_none() && !flags.contains(BundleFlags::MUST_NOT_FRAGMENT) {
-            return Some("a bundle without source must not be fragmented");
-        }
-        if let Some(Fragment { offset, total }) = self.fragment
-            && offset > total
-        {
-            return Some("a fragment starts beyond the end of its bundle");
-        }
-        None
+        bundle::conflict(flags, self.fragment, self.source.is_none())
     }
 
     /// Returns the endpoint that a block refers to.
@@ -191,22 +117,6 @@ impl Primary {
     /// this one.
     pub fn resolve(&self, reference: Reference) -> Result<Eid, DecodeError> {
         resolve(self.dictionary.as_deref(), reference, usize::MAX)
-    }
-
-    /// Returns the reference of an endpoint; adds the endpoint to the dictionary if it is missing.
-    ///
-    /// # Errors
-    /// Endpoints are numbers and this one has none, or it has no text.
-    pub fn refer(&mut self, eid: &Eid) -> Result<Reference, EncodeError> {
-        match &mut self.dictionary {
-            Some(dictionary) => {
-                let mut bytes = dictionary.to_vec();
-                let reference = refer(&mut bytes, eid)?;
-                *dictionary = bytes.into();
-                Ok(reference)
-            }
-            None => numbers(eid),
-        }
     }
 
     /// Encodes the block with numbers in their shortest form. The dictionary starts with the
@@ -224,10 +134,7 @@ impl Primary {
         if let Some(conflict) = self.conflict() {
             return Err(EncodeError::Conflict(conflict));
         }
-        let flags = match self.fragment {
-            Some(_) => self.flags.with(BundleFlags::FRAGMENT),
-            None => self.flags.without(BundleFlags::FRAGMENT),
-        };
+        let flags = Fragment::flags(self.fragment, self.flags);
         let mut dictionary = self.dictionary.as_deref().map(<[u8]>::to_vec);
         let mut inner = Vec::with_capacity(64);
         for eid in [&self.destination, &self.source, &self.report_to, &self.custodian] {
@@ -307,6 +214,18 @@ impl Primary {
     }
 }
 
+impl From<CreationTimestamp> for bp7::CreationTimestamp {
+    fn from(CreationTimestamp { time_s, sequence }: CreationTimestamp) -> Self {
+        Self { time_ms: time_s.saturating_mul(1000), sequence }
+    }
+}
+
+impl From<bp7::CreationTimestamp> for CreationTimestamp {
+    fn from(bp7::CreationTimestamp { time_ms, sequence }: bp7::CreationTimestamp) -> Self {
+        Self { time_s: time_ms / 1000, sequence }
+    }
+}
+
 impl CreationTimestamp {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { time_s: sdnv::read(reader)?, sequence: sdnv::read(reader)? })
@@ -331,10 +250,7 @@ fn numbers(eid: &Eid) -> Result<Reference, EncodeError> {
 
 /// Returns the reference of an endpoint in a dictionary; adds the endpoint if it is missing.
 fn refer(dictionary: &mut Vec<u8>, eid: &Eid) -> Result<Reference, EncodeError> {
-    if matches!(eid, Eid::Unknown { .. }) {
-        return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));
-    }
-    let text = eid.to_string();
+    let text = eid.to_text()?;
     let (scheme, part) = text.split_once(':').unwrap_or((&text, ""));
     let mut place = |text: &str| {
         let entry = [text.as_bytes(), &[0]].concat();

@@ -14,6 +14,7 @@
 //! | number | if it was a fragment: bytes of its payload |
 
 use wire::cursor::Reader;
+use wire::named_codes;
 use wire::{DecodeError, EncodeError};
 
 use super::{Bounds, CreationTimestamp};
@@ -73,16 +74,12 @@ impl Status {
     /// Whether the event is asserted.
     #[must_use]
     pub const fn is_asserted(self) -> bool {
-        match self {
-            Self::NotAsserted => false,
-            Self::Asserted | Self::At(_) => true,
-        }
+        !matches!(self, Self::NotAsserted)
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut array = Array::begin(reader)?;
-        array.item(reader)?;
-        let asserted = cbor::boolean(reader)?;
+        let asserted = array.read(reader, cbor::boolean)?;
         let mut time = None;
         if array.more(reader)? {
             time = Some(cbor::uint(reader)?);
@@ -104,83 +101,45 @@ impl Status {
     }
 }
 
-/// Reason for an event (RFC 9171 §6.1.1, RFC 9172 §7.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// 0.
-    #[default]
-    NoInformation,
-    /// 1.
-    LifetimeExpired,
-    /// 2.
-    UnidirectionalLink,
-    /// 3.
-    TransmissionCanceled,
-    /// 4.
-    DepletedStorage,
-    /// 5: the destination's endpoint is unavailable.
-    DestinationUnavailable,
-    /// 6.
-    NoRoute,
-    /// 7.
-    NoTimelyContact,
-    /// 8.
-    BlockUnintelligible,
-    /// 9.
-    HopLimitExceeded,
-    /// 10.
-    TrafficPared,
-    /// 11.
-    BlockUnsupported,
-    /// 12.
-    MissingSecurity,
-    /// 13.
-    UnknownSecurity,
-    /// 14.
-    UnexpectedSecurity,
-    /// 15.
-    FailedSecurity,
-    /// 16.
-    ConflictingSecurity,
-    /// A code without a name.
-    Other(u64),
-}
-
-impl Reason {
-    const NAMED: [Self; 17] = [
-        Self::NoInformation,
-        Self::LifetimeExpired,
-        Self::UnidirectionalLink,
-        Self::TransmissionCanceled,
-        Self::DepletedStorage,
-        Self::DestinationUnavailable,
-        Self::NoRoute,
-        Self::NoTimelyContact,
-        Self::BlockUnintelligible,
-        Self::HopLimitExceeded,
-        Self::TrafficPared,
-        Self::BlockUnsupported,
-        Self::MissingSecurity,
-        Self::UnknownSecurity,
-        Self::UnexpectedSecurity,
-        Self::FailedSecurity,
-        Self::ConflictingSecurity,
-    ];
-
-    /// Returns the reason with this code.
-    #[must_use]
-    pub fn from_code(code: u64) -> Self {
-        let place = usize::try_from(code).ok();
-        place.and_then(|place| Self::NAMED.get(place).copied()).unwrap_or(Self::Other(code))
-    }
-
-    /// Returns the code on the wire.
-    #[must_use]
-    pub fn code(self) -> u64 {
-        match self {
-            Self::Other(code) => code,
-            named => Self::NAMED.iter().position(|reason| *reason == named).unwrap_or(0) as u64,
-        }
+named_codes! {
+    /// Reason for an event (RFC 9171 §6.1.1, RFC 9172 §7.1).
+    #[derive(Default)]
+    Reason(u64, "reason") {
+        /// 0.
+        #[default]
+        NoInformation = 0, "no additional information";
+        /// 1.
+        LifetimeExpired = 1, "lifetime expired";
+        /// 2.
+        UnidirectionalLink = 2, "forwarded over a unidirectional link";
+        /// 3.
+        TransmissionCanceled = 3, "transmission canceled";
+        /// 4.
+        DepletedStorage = 4, "depleted storage";
+        /// 5: the destination's endpoint is unavailable.
+        DestinationUnavailable = 5, "destination endpoint unavailable";
+        /// 6.
+        NoRoute = 6, "no known route to the destination";
+        /// 7.
+        NoTimelyContact = 7, "no timely contact with the next node";
+        /// 8.
+        BlockUnintelligible = 8, "block unintelligible";
+        /// 9.
+        HopLimitExceeded = 9, "hop limit exceeded";
+        /// 10.
+        TrafficPared = 10, "traffic pared";
+        /// 11.
+        BlockUnsupported = 11, "block unsupported";
+        /// 12.
+        MissingSecurity = 12, "missing security operation";
+        /// 13.
+        UnknownSecurity = 13, "unknown security operation";
+        /// 14.
+        UnexpectedSecurity = 14, "unexpected security operation";
+        /// 15.
+        FailedSecurity = 15, "failed security operation";
+        /// 16.
+        ConflictingSecurity = 16, "conflicting security operation";
     }
 }
 
@@ -192,8 +151,7 @@ impl AdministrativeRecord {
     pub fn decode(payload: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut array = Array::begin(&mut reader)?;
-        array.item(&mut reader)?;
-        let kind = cbor::uint(&mut reader)?;
+        let kind = array.uint(&mut reader)?;
         array.item(&mut reader)?;
         let record = match kind {
             STATUS_REPORT => Self::StatusReport(StatusReport::read(&mut reader, bounds)?),
@@ -232,25 +190,21 @@ impl StatusReport {
         let mut statuses = [Status::NotAsserted; 4];
         let mut list = Array::begin(reader)?;
         for status in &mut statuses {
-            list.item(reader)?;
-            *status = Status::read(reader)?;
+            *status = list.read(reader, Status::read)?;
         }
         // Skips unknown further items.
         while list.more(reader)? {
             cbor::item(reader)?;
         }
         let [received, forwarded, delivered, deleted] = statuses;
-        array.item(reader)?;
-        let reason = Reason::from_code(cbor::uint(reader)?);
+        let reason = Reason::from_code(array.uint(reader)?);
         array.item(reader)?;
         let source = Eid::read(reader, bounds.eid_max)?;
-        array.item(reader)?;
-        let creation = CreationTimestamp::read(reader)?;
+        let creation = array.read(reader, CreationTimestamp::read)?;
         let mut fragment = None;
         if array.more(reader)? {
             let offset = cbor::uint(reader)?;
-            array.item(reader)?;
-            fragment = Some((offset, cbor::uint(reader)?));
+            fragment = Some((offset, array.uint(reader)?));
             array.end(reader)?;
         }
         Ok(Self { received, forwarded, delivered, deleted, reason, source, creation, fragment })

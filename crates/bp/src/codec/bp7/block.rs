@@ -14,32 +14,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use wire::cursor::Reader;
-use wire::flags;
 use wire::{DecodeError, EncodeError};
 
-use super::crc::{self, Check};
+use super::crc::Check;
 use super::{
-    BUNDLE_AGE, Bounds, CrcType, HOP_COUNT, PAYLOAD, PAYLOAD_NUMBER, PREVIOUS_NODE, PRIMARY_NUMBER,
+    BUNDLE_AGE, BlockFlags, Bounds, CrcType, HOP_COUNT, PAYLOAD, PAYLOAD_NUMBER, PREVIOUS_NODE,
+    PRIMARY_NUMBER,
 };
 use crate::codec::cbor::{self, Array, Major};
 use crate::codec::eid::Eid;
-
-/// Block processing control flags (§4.2.4). Unknown flags are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockFlags(pub u64);
-
-flags!(BlockFlags);
-
-impl BlockFlags {
-    /// The block must be replicated in every fragment.
-    pub const REPLICATE: Self = Self(0x01);
-    /// A node that cannot process the block reports that.
-    pub const REPORT: Self = Self(0x02);
-    /// A node that cannot process the block deletes the bundle.
-    pub const DELETE_BUNDLE: Self = Self(0x04);
-    /// A node that cannot process the block removes it.
-    pub const DISCARD: Self = Self(0x10);
-}
 
 /// Extension block, with its original or encoded bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,31 +125,11 @@ impl Block {
     ) -> Result<Self, DecodeError> {
         let start = reader.offset() - offset;
         let len = reader.take(usize::try_from(frame.len).unwrap_or(usize::MAX))?.len();
-        let crc = read_end(reader, array, frame.crc)?;
+        frame.crc.read_end(reader, array, bytes, offset)?;
         let bytes = &bytes[..reader.offset() - offset];
-        if let Some((found, place)) = crc {
-            crc::verify(Check::new(frame.crc), found, bytes, &place, offset)?;
-        }
         let Frame { kind, number, flags, crc, .. } = frame;
         Ok(Self { kind, number, flags, crc, data: start..start + len, bytes: bytes.into() })
     }
-}
-
-/// Reads the end of a block, behind its data.
-pub(super) fn read_end(
-    reader: &mut Reader<'_>,
-    mut array: Array,
-    crc: CrcType,
-) -> Result<Option<(u32, Range<usize>)>, DecodeError> {
-    let value = match crc {
-        CrcType::None => None,
-        CrcType::Crc16 | CrcType::Crc32c => {
-            array.item(reader)?;
-            Some(crc.read_value(reader)?)
-        }
-    };
-    array.end(reader)?;
-    Ok(value)
 }
 
 /// A block without its data and its CRC.
@@ -184,8 +147,7 @@ impl Frame {
     /// Reads up to the first byte of the data.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<(Array, Self), DecodeError> {
         let mut array = Array::begin(reader)?;
-        array.item(reader)?;
-        let kind = cbor::uint(reader)?;
+        let kind = array.uint(reader)?;
         array.item(reader)?;
         let at = reader.offset();
         let number = cbor::uint(reader)?;
@@ -193,12 +155,9 @@ impl Frame {
             let what = "the block number is the primary block's, or only one of type and number is the payload's";
             return Err(DecodeError::invalid(at, what));
         }
-        array.item(reader)?;
-        let flags = BlockFlags(cbor::uint(reader)?);
-        array.item(reader)?;
-        let crc = CrcType::read(reader)?;
-        array.item(reader)?;
-        let len = cbor::bytes_len(reader)?;
+        let flags = BlockFlags(array.uint(reader)?);
+        let crc = array.read(reader, CrcType::read)?;
+        let len = array.read(reader, cbor::bytes_len)?;
         Ok((array, Self { kind, number, flags, crc, len }))
     }
 
@@ -238,8 +197,7 @@ impl HopCount {
         if !matches!(limit, 1..=255) {
             return Err(DecodeError::invalid(at, "the hop limit is not 1 to 255"));
         }
-        array.item(reader)?;
-        let count = cbor::uint(reader)?;
+        let count = array.uint(reader)?;
         array.end(reader)?;
         Ok(Self { limit, count })
     }

@@ -6,7 +6,7 @@ use crc::{CRC_16_IBM_SDLC, Crc, Table};
 use wire::cursor::Reader;
 use wire::{DecodeError, DecodeErrorKind};
 
-use crate::codec::cbor;
+use crate::codec::cbor::{self, Array};
 
 static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_IBM_SDLC);
 
@@ -26,11 +26,7 @@ impl CrcType {
     /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Crc16 => 1,
-            Self::Crc32c => 2,
-        }
+        self as u64
     }
 
     /// Bytes of the value.
@@ -50,6 +46,23 @@ impl CrcType {
             2 => Ok(Self::Crc32c),
             _ => Err(DecodeError::invalid(at, "the CRC type is undefined")),
         }
+    }
+
+    /// Reads the end of a block behind its data, and verifies the CRC. `bytes` begin with the block,
+    /// which is at `offset` of the input.
+    pub(super) fn read_end(
+        self,
+        reader: &mut Reader<'_>,
+        mut array: Array,
+        bytes: &[u8],
+        offset: usize,
+    ) -> Result<(), DecodeError> {
+        if self == Self::None {
+            return array.end(reader);
+        }
+        let (found, place) = array.read(reader, |reader| self.read_value(reader))?;
+        array.end(reader)?;
+        verify(Check::new(self), found, &bytes[..reader.offset() - offset], &place, offset)
     }
 
     /// Reads a CRC value and its position.

@@ -3,12 +3,10 @@
 use std::fmt;
 
 use super::{
-    AdministrativeRecord, BUNDLE_AGE, BundleFlags, BundleId, CreationTimestamp, HOP_COUNT, Head,
-    PREVIOUS_NODE, Reason, Status, StatusReport,
+    AdministrativeRecord, BUNDLE_AGE, Block, BundleFlags, BundleId, CreationTimestamp, HOP_COUNT,
+    Head, PREVIOUS_NODE, Status, StatusReport,
 };
-
-/// Maximum blocks shown by name; if there are more, only their number is shown.
-const BLOCKS_SHOWN: usize = 8;
+use crate::codec::bundle::fmt_blocks;
 
 impl fmt::Display for CreationTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,18 +35,12 @@ impl fmt::Display for Head {
         if let Some(fragment) = primary.fragment {
             write!(f, " from {} of {}", fragment.offset, fragment.total)?;
         }
-        for block in self.blocks().iter().take(BLOCKS_SHOWN) {
-            match block.kind() {
-                PREVIOUS_NODE => f.write_str(", previous node")?,
-                BUNDLE_AGE => f.write_str(", age")?,
-                HOP_COUNT => f.write_str(", hop count")?,
-                kind => write!(f, ", block of type {kind}")?,
-            }
-        }
-        match self.blocks().len().saturating_sub(BLOCKS_SHOWN) {
-            0 => Ok(()),
-            more => write!(f, ", {more} blocks more"),
-        }
+        fmt_blocks(f, self.blocks().iter().map(Block::kind), |kind| match kind {
+            PREVIOUS_NODE => Some("previous node"),
+            BUNDLE_AGE => Some("age"),
+            HOP_COUNT => Some("hop count"),
+            _ => None,
+        })
     }
 }
 
@@ -82,30 +74,5 @@ impl fmt::Display for StatusReport {
             }
         }
         write!(f, ": {}", self.reason)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoInformation => "no additional information",
-            Self::LifetimeExpired => "lifetime expired",
-            Self::UnidirectionalLink => "forwarded over a unidirectional link",
-            Self::TransmissionCanceled => "transmission canceled",
-            Self::DepletedStorage => "depleted storage",
-            Self::DestinationUnavailable => "destination endpoint unavailable",
-            Self::NoRoute => "no known route to the destination",
-            Self::NoTimelyContact => "no timely contact with the next node",
-            Self::BlockUnintelligible => "block unintelligible",
-            Self::HopLimitExceeded => "hop limit exceeded",
-            Self::TrafficPared => "traffic pared",
-            Self::BlockUnsupported => "block unsupported",
-            Self::MissingSecurity => "missing security operation",
-            Self::UnknownSecurity => "unknown security operation",
-            Self::UnexpectedSecurity => "unexpected security operation",
-            Self::FailedSecurity => "failed security operation",
-            Self::ConflictingSecurity => "conflicting security operation",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
     }
 }

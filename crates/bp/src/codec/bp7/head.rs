@@ -5,9 +5,10 @@ use std::sync::Arc;
 use wire::cursor::Reader;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
-use super::block::{Block, BlockFlags, Frame};
+use super::block::{Block, Frame};
 use super::crc::Check;
-use super::{Bounds, CrcType, FIRST_BYTE, PAYLOAD, PAYLOAD_NUMBER, Primary};
+use super::{BlockFlags, Bounds, CrcType, FIRST_BYTE, PAYLOAD, PAYLOAD_NUMBER, Primary};
+use crate::codec::bundle::{is_all, or_more};
 use crate::codec::cbor::{Array, BREAK};
 
 /// Payload block without its data.
@@ -19,6 +20,13 @@ pub struct Payload {
     pub crc: CrcType,
     /// Length of the payload, in bytes.
     pub len: u64,
+}
+
+impl Payload {
+    const fn frame(self) -> Frame {
+        let Self { flags, crc, len } = self;
+        Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len }
+    }
 }
 
 /// The part of a bundle before the payload's first byte.
@@ -49,14 +57,12 @@ impl Head {
         payload: Payload,
     ) -> Result<Self, EncodeError> {
         let primary_bytes = primary.to_vec()?.into();
-        let Payload { flags, crc, len } = payload;
-        let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
         let mut head = Self {
             primary,
             primary_bytes,
             blocks: Vec::new(),
             payload,
-            payload_bytes: frame.to_vec().into(),
+            payload_bytes: payload.frame().to_vec().into(),
             block_breaks: false,
             bundle_breaks: true,
             payload_offset: 0,
@@ -74,19 +80,11 @@ impl Head {
     /// # Errors
     /// The bytes are not a bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
-        match Self::read(prefix, bounds) {
-            Ok(head) if head.payload_offset > bounds.head_max => {
-                Err(DecodeError::invalid(0, "a bundle's head is longer than the bound"))
+        match or_more(Self::read(prefix, bounds), bounds.head_max, TOO_LONG)? {
+            Some(head) if head.payload_offset > bounds.head_max => {
+                Err(DecodeError::invalid(0, TOO_LONG))
             }
-            Ok(head) => Ok(Some(head)),
-            Err(DecodeError { offset, kind: DecodeErrorKind::Truncated { needed, .. } }) => {
-                if offset.saturating_add(needed) > bounds.head_max {
-                    let what = "a bundle's head is longer than the bound";
-                    return Err(DecodeError::invalid(offset, what));
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error),
+            head => Ok(head),
         }
     }
 
@@ -151,17 +149,6 @@ impl Head {
         1 + self.primary_bytes.len() + blocks + self.payload_bytes.len()
     }
 
-    /// Length of the whole encoded bundle, in bytes.
-    #[must_use]
-    pub fn bundle_len(&self) -> u64 {
-        let crc = match self.payload.crc {
-            CrcType::None => 0,
-            CrcType::Crc16 | CrcType::Crc32c => 1 + self.payload.crc.width(),
-        };
-        let behind = crc + usize::from(self.block_breaks) + 1;
-        (self.encoded_len() as u64).saturating_add(self.payload.len).saturating_add(behind as u64)
-    }
-
     /// Offset of the payload: in the original bytes of a decoded head, in the encoded bytes of a
     /// created or changed one.
     #[must_use]
@@ -211,8 +198,7 @@ impl Head {
             return Err(EncodeError::Conflict("two blocks have the same number"));
         }
         self.blocks = blocks;
-        self.bundle_breaks = true;
-        self.payload_offset = self.encoded_len();
+        self.on_change();
         Ok(())
     }
 
@@ -222,27 +208,28 @@ impl Head {
             Some(place) => *place = block,
             None => self.blocks.push(block),
         }
-        self.bundle_breaks = true;
-        self.payload_offset = self.encoded_len();
+        self.on_change();
     }
 
     /// Removes the block with a number; returns whether there was one.
     pub fn remove_block(&mut self, number: u64) -> bool {
         let before = self.blocks.len();
         self.blocks.retain(|block| block.number() != number);
-        self.bundle_breaks = true;
-        self.payload_offset = self.encoded_len();
+        self.on_change();
         self.blocks.len() != before
     }
 
     /// Replaces the payload block, for instance to drop its CRC. The bytes behind the payload must
     /// be computed again.
     pub fn set_payload(&mut self, payload: Payload) {
-        let Payload { flags, crc, len } = payload;
-        let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
         self.payload = payload;
-        self.payload_bytes = frame.to_vec().into();
+        self.payload_bytes = payload.frame().to_vec().into();
         self.block_breaks = false;
+        self.on_change();
+    }
+
+    /// Updates what a decoded head tells of its original bytes.
+    fn on_change(&mut self) {
         self.bundle_breaks = true;
         self.payload_offset = self.encoded_len();
     }
@@ -301,7 +288,7 @@ impl PayloadCrc {
     /// # Errors
     /// The CRC does not match, or other bytes follow. Offsets count from the start of `rest`.
     pub fn verify(&self, rest: &[u8]) -> Result<Option<usize>, DecodeError> {
-        or_more(self.read_tail(rest, true))
+        or_more(self.read_tail(rest, true), usize::MAX, TOO_LONG)
     }
 
     /// Returns the length of the bytes behind the payload, as [`PayloadCrc::verify`], but without
@@ -310,7 +297,7 @@ impl PayloadCrc {
     /// # Errors
     /// The bytes are not the end of a bundle. Offsets count from the start of `rest`.
     pub fn tail_len(&self, rest: &[u8]) -> Result<Option<usize>, DecodeError> {
-        or_more(self.read_tail(rest, false))
+        or_more(self.read_tail(rest, false), usize::MAX, TOO_LONG)
     }
 
     fn read_tail(&self, rest: &[u8], verifies: bool) -> Result<usize, DecodeError> {
@@ -337,14 +324,7 @@ impl PayloadCrc {
     }
 }
 
-/// `None` if more bytes are needed.
-fn or_more(read: Result<usize, DecodeError>) -> Result<Option<usize>, DecodeError> {
-    match read {
-        Ok(len) => Ok(Some(len)),
-        Err(DecodeError { kind: DecodeErrorKind::Truncated { .. }, .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
+const TOO_LONG: &str = "a bundle's head is longer than the bound";
 
 impl std::fmt::Debug for PayloadCrc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -368,10 +348,7 @@ impl<'a> Bundle<'a> {
     /// The bytes are not a bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
-        if len < bytes.len() {
-            let kind = DecodeErrorKind::Trailing { count: bytes.len() - len };
-            return Err(DecodeError { offset: len, kind });
-        }
+        is_all(len, bytes)?;
         Ok(bundle)
     }
 
@@ -380,18 +357,16 @@ impl<'a> Bundle<'a> {
     /// # Errors
     /// As [`Bundle::decode`].
     pub fn decode_first(bytes: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
-        let cut = |needed| {
-            let kind = DecodeErrorKind::Truncated { needed, found: 0 };
-            DecodeError { offset: bytes.len(), kind }
-        };
-        let head = Head::decode(bytes, bounds)?.ok_or_else(|| cut(1))?;
+        let kind = DecodeErrorKind::Truncated { needed: 1, found: 0 };
+        let cut = DecodeError { offset: bytes.len(), kind };
+        let head = Head::decode(bytes, bounds)?.ok_or(cut)?;
         let mut reader = Reader::with_base(head.payload_offset, &bytes[head.payload_offset..]);
         let payload = reader.take(usize::try_from(head.payload.len).unwrap_or(usize::MAX))?;
         let mut crc = PayloadCrc::new(&head);
         crc.update(payload);
         let at = reader.offset();
         let shifted = |error: DecodeError| DecodeError { offset: at + error.offset, ..error };
-        let tail = crc.verify(reader.rest()).map_err(shifted)?.ok_or_else(|| cut(1))?;
+        let tail = crc.verify(reader.rest()).map_err(shifted)?.ok_or(cut)?;
         Ok((Self { head, payload }, at + tail))
     }
 

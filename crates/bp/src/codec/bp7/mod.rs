@@ -21,13 +21,12 @@ mod primary;
 mod tests;
 
 pub use self::admin::{AdministrativeRecord, Reason, Status, StatusReport};
-pub use self::block::{Block, BlockFlags, Extension, HopCount};
+pub use self::block::{Block, Extension, HopCount};
 pub use self::crc::CrcType;
 pub use self::head::{Bundle, Head, Payload, PayloadCrc};
-pub use self::primary::{BundleFlags, BundleId, CreationTimestamp, Fragment, Primary};
+pub use self::primary::{BundleId, CreationTimestamp, Primary};
+pub use crate::codec::bundle::{BlockFlags, Bounds, BundleFlags, Fragment};
 pub use crate::codec::eid::Eid;
-
-use crate::codec::eid;
 
 /// The version in the primary block.
 pub const VERSION: u8 = 7;
@@ -47,20 +46,3 @@ pub const HOP_COUNT: u64 = 10;
 pub const PRIMARY_NUMBER: u64 = 0;
 /// Number of the payload block.
 pub const PAYLOAD_NUMBER: u64 = 1;
-
-/// Limits of the decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Maximum bytes before the payload.
-    pub head_max: usize,
-    /// Maximum extension blocks.
-    pub blocks_max: usize,
-    /// Maximum bytes of an endpoint's text.
-    pub eid_max: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { head_max: 64 << 10, blocks_max: 64, eid_max: eid::LEN_MAX }
-    }
-}

@@ -15,42 +15,13 @@
 //! | byte string | CRC, if its type is not 0 |
 
 use wire::cursor::Reader;
-use wire::flags;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
-use super::crc::{self, Check};
-use super::{Bounds, CrcType, VERSION};
+use super::crc::Check;
+use super::{Bounds, BundleFlags, CrcType, Fragment, VERSION};
+use crate::codec::bundle;
 use crate::codec::cbor::{self, Array};
 use crate::codec::eid::Eid;
-
-/// Bundle processing control flags (§4.2.3). Unknown flags are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BundleFlags(pub u64);
-
-flags!(BundleFlags);
-
-impl BundleFlags {
-    /// The bundle is a fragment. Set and cleared to match [`Primary::fragment`].
-    pub const FRAGMENT: Self = Self(0x1);
-    /// The payload is an administrative record.
-    pub const ADMINISTRATIVE: Self = Self(0x2);
-    /// The bundle must not be fragmented.
-    pub const MUST_NOT_FRAGMENT: Self = Self(0x4);
-    /// The application is requested to acknowledge.
-    pub const ACKNOWLEDGE: Self = Self(0x20);
-    /// Status reports shall include times.
-    pub const STATUS_TIME: Self = Self(0x40);
-    /// A report of reception is requested.
-    pub const REPORT_RECEPTION: Self = Self(0x4000);
-    /// A report of forwarding is requested.
-    pub const REPORT_FORWARDING: Self = Self(0x1_0000);
-    /// A report of delivery is requested.
-    pub const REPORT_DELIVERY: Self = Self(0x2_0000);
-    /// A report of deletion is requested.
-    pub const REPORT_DELETION: Self = Self(0x4_0000);
-    /// All reports.
-    pub const REPORTS: Self = Self(0x7_4000);
-}
 
 /// Creation time of a bundle (§4.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,15 +30,6 @@ pub struct CreationTimestamp {
     pub time_ms: u64,
     /// Sequence number of bundles created at the same time.
     pub sequence: u64,
-}
-
-/// Part of the whole payload that a fragment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fragment {
-    /// Offset in the whole, in bytes.
-    pub offset: u64,
-    /// Length of the whole, in bytes.
-    pub total: u64,
 }
 
 /// Identity of a bundle (§4.3.1). Two fragments that start at the same byte may also differ in
@@ -104,16 +66,6 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// Returns the identity of the bundle.
-    #[must_use]
-    pub fn id(&self) -> BundleId {
-        BundleId {
-            source: self.source.clone(),
-            creation: self.creation,
-            offset: self.fragment.map(|fragment| fragment.offset),
-        }
-    }
-
     /// Encodes the block in its shortest form, with its CRC.
     ///
     /// # Errors
@@ -123,10 +75,7 @@ impl Primary {
         if let Some(conflict) = self.conflict() {
             return Err(EncodeError::Conflict(conflict));
         }
-        let flags = match self.fragment {
-            Some(_) => self.flags.with(BundleFlags::FRAGMENT),
-            None => self.flags.without(BundleFlags::FRAGMENT),
-        };
+        let flags = Fragment::flags(self.fragment, self.flags);
         let mut out = Vec::with_capacity(64);
         let items = 8 + 2 * usize::from(self.fragment.is_some());
         cbor::put_array(&mut out, items + usize::from(self.crc != CrcType::None));
@@ -159,15 +108,7 @@ impl Primary {
         if self.source.is_none() && reports {
             return Some("a bundle without source must not request reports");
         }
-        if self.source.is_none() && !self.flags.contains(BundleFlags::MUST_NOT_FRAGMENT) {
-            return Some("a bundle without source must not be fragmented");
-        }
-        if let Some(Fragment { offset, total }) = self.fragment
-            && offset > total
-        {
-            return Some("a fragment starts beyond the end of its bundle");
-        }
-        None
+        bundle::conflict(self.flags, self.fragment, self.source.is_none())
     }
 
     pub(super) fn read(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Self, DecodeError> {
@@ -180,39 +121,22 @@ impl Primary {
             let kind = DecodeErrorKind::Version(u8::try_from(version).unwrap_or(u8::MAX));
             return Err(DecodeError { offset: at, kind });
         }
-        array.item(reader)?;
-        let flags = BundleFlags(cbor::uint(reader)?);
-        array.item(reader)?;
-        let crc = CrcType::read(reader)?;
+        let flags = BundleFlags(array.uint(reader)?);
+        let crc = array.read(reader, CrcType::read)?;
         let mut eid = || {
             array.item(reader)?;
             Eid::read(reader, bounds.eid_max)
         };
         let (destination, source, report_to) = (eid()?, eid()?, eid()?);
-        array.item(reader)?;
-        let creation = CreationTimestamp::read(reader)?;
-        array.item(reader)?;
-        let lifetime_ms = cbor::uint(reader)?;
+        let creation = array.read(reader, CreationTimestamp::read)?;
+        let lifetime_ms = array.uint(reader)?;
         let fragment = if flags.contains(BundleFlags::FRAGMENT) {
-            array.item(reader)?;
-            let offset = cbor::uint(reader)?;
-            array.item(reader)?;
-            Some(Fragment { offset, total: cbor::uint(reader)? })
+            let offset = array.uint(reader)?;
+            Some(Fragment { offset, total: array.uint(reader)? })
         } else {
             None
         };
-        let value = match crc {
-            CrcType::None => None,
-            CrcType::Crc16 | CrcType::Crc32c => {
-                array.item(reader)?;
-                Some(crc.read_value(reader)?)
-            }
-        };
-        array.end(reader)?;
-        if let Some((found, place)) = value {
-            let bytes = &bytes[..reader.offset() - offset];
-            crc::verify(Check::new(crc), found, bytes, &place, offset)?;
-        }
+        crc.read_end(reader, array, bytes, offset)?;
         Ok(Self { flags, crc, destination, source, report_to, creation, lifetime_ms, fragment })
     }
 }
@@ -220,10 +144,8 @@ impl Primary {
 impl CreationTimestamp {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut array = Array::begin(reader)?;
-        array.item(reader)?;
-        let time_ms = cbor::uint(reader)?;
-        array.item(reader)?;
-        let sequence = cbor::uint(reader)?;
+        let time_ms = array.uint(reader)?;
+        let sequence = array.uint(reader)?;
         array.end(reader)?;
         Ok(Self { time_ms, sequence })
     }

@@ -179,10 +179,8 @@ fn read_items(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Vec<Item>, Dec
             return Err(DecodeError::invalid(at, what));
         }
         let mut pair = Array::begin(reader)?;
-        pair.item(reader)?;
-        let id = cbor::uint(reader)?;
-        pair.item(reader)?;
-        let value = cbor::item(reader)?.into();
+        let id = pair.uint(reader)?;
+        let value = pair.read(reader, cbor::item)?.into();
         pair.end(reader)?;
         items.push(Item { id, value });
     }

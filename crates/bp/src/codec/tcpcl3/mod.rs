@@ -15,11 +15,12 @@
 
 use std::fmt;
 
-use wire::codes;
-use wire::cursor::{Reader, Writer};
+use wire::cursor::Reader;
+use wire::named_codes;
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
+use crate::codec::bundle::or_more;
 use crate::codec::tcpcl;
 pub use crate::codec::tcpcl::{MAGIC, PORT};
 
@@ -99,7 +100,7 @@ impl<'a> ContactHeader<'a> {
             return Err(DecodeError { offset: MAGIC.len(), kind });
         }
         let max = eid_max.saturating_add(8 + sdnv::LEN_MAX);
-        tcpcl::or_more(Self::read(bytes, version, eid_max), max)
+        or_more(Self::read(bytes, version, eid_max), max, tcpcl::TOO_LONG)
     }
 
     fn read(bytes: &'a [u8], version: u8, eid_max: usize) -> Result<(Self, usize), DecodeError> {
@@ -174,29 +175,29 @@ pub enum Message {
     },
 }
 
-codes! {
+named_codes! {
     /// Reason for refusing a bundle, 0 to 15 (§5.4).
-    RefuseReason {
+    RefuseReason(u8, "reason") {
         /// 0: no reason given.
-        Unknown = 0,
+        Unknown = 0, "no reason";
         /// 1: the receiver has the whole bundle.
-        Completed = 1,
+        Completed = 1, "the receiver has the bundle";
         /// 2: the receiver's resources are exhausted.
-        NoResources = 2,
+        NoResources = 2, "the receiver has no resources";
         /// 3: retransmit the bundle from its start.
-        Retransmit = 3,
+        Retransmit = 3, "to be sent again from its beginning";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason for ending a connection (§6.1).
-    ShutdownReason {
+    ShutdownReason(u8, "reason") {
         /// 0: the connection was idle.
-        IdleTimeout = 0,
+        IdleTimeout = 0, "idle";
         /// 1: the versions do not match.
-        VersionMismatch = 1,
+        VersionMismatch = 1, "the versions do not fit";
         /// 2: the node is too busy.
-        Busy = 2,
+        Busy = 2, "busy";
     }
 }
 
@@ -207,7 +208,7 @@ impl Message {
     /// # Errors
     /// A number exceeds 64 bits.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        tcpcl::or_more(Self::read(bytes), usize::MAX)
+        or_more(Self::read(bytes), usize::MAX, tcpcl::TOO_LONG)
     }
 
     fn read(bytes: &[u8]) -> Result<(Self, usize), DecodeError> {
@@ -245,41 +246,30 @@ impl Message {
     /// # Errors
     /// The reason of a refusal exceeds 15.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut out = [0; 2 + sdnv::LEN_MAX];
-        let mut writer = Writer::new(&mut out);
-        match *self {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let (first, reason, number) = match *self {
             Self::Segment { start, end, length } => {
-                let start = if start { START } else { 0 };
-                writer.u8(0x10 | start | if end { END } else { 0 })?;
-                sdnv::write(&mut writer, length)?;
+                (0x10 | flag(start, START) | flag(end, END), None, Some(length))
             }
-            Self::Ack { length } => {
-                writer.u8(0x20)?;
-                sdnv::write(&mut writer, length)?;
+            Self::Ack { length } => (0x20, None, Some(length)),
+            Self::Refuse { reason } if reason.code() > 15 => {
+                return Err(EncodeError::TooLarge { field: "the reason of a refusal" });
             }
-            Self::Refuse { reason } => match reason.code() {
-                code @ 0..=15 => writer.u8(0x30 | code)?,
-                _ => return Err(EncodeError::TooLarge { field: "the reason of a refusal" }),
-            },
-            Self::Keepalive => writer.u8(0x40)?,
+            Self::Refuse { reason } => (0x30 | reason.code(), None, None),
+            Self::Keepalive => (0x40, None, None),
             Self::Shutdown { reason, reconnect_s } => {
-                let has_reason = if reason.is_some() { HAS_REASON } else { 0 };
-                writer.u8(0x50 | has_reason | if reconnect_s.is_some() { HAS_DELAY } else { 0 })?;
-                if let Some(reason) = reason {
-                    writer.u8(reason.code())?;
-                }
-                if let Some(reconnect_s) = reconnect_s {
-                    sdnv::write(&mut writer, reconnect_s)?;
-                }
+                let has_reason = flag(reason.is_some(), HAS_REASON);
+                (0x50 | has_reason | flag(reconnect_s.is_some(), HAS_DELAY), reason, reconnect_s)
             }
-            Self::Length { length } => {
-                writer.u8(0x60)?;
-                sdnv::write(&mut writer, length)?;
-            }
-            Self::Unknown { first } => writer.u8(first)?,
+            Self::Length { length } => (0x60, None, Some(length)),
+            Self::Unknown { first } => (first, None, None),
+        };
+        let mut out = vec![first];
+        out.extend(reason.map(ShutdownReason::code));
+        if let Some(number) = number {
+            sdnv::append(&mut out, number);
         }
-        let len = writer.position();
-        Ok(out[..len].to_vec())
+        Ok(out)
     }
 }
 
@@ -307,28 +297,5 @@ impl fmt::Display for Message {
             Self::Length { length } => write!(f, "LENGTH {length} B"),
             Self::Unknown { first } => write!(f, "message {first:#04x}"),
         }
-    }
-}
-
-impl fmt::Display for RefuseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "no reason",
-            Self::Completed => "the receiver has the bundle",
-            Self::NoResources => "the receiver has no resources",
-            Self::Retransmit => "to be sent again from its beginning",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
-    }
-}
-
-impl fmt::Display for ShutdownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::IdleTimeout => "idle",
-            Self::VersionMismatch => "the versions do not fit",
-            Self::Busy => "busy",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
     }
 }

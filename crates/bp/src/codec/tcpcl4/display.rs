@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Message, RefuseReason, RejectReason, Segment, SegmentFlags, SessionInit, TermReason};
+use super::{Message, Segment, SegmentFlags, SessionInit};
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,45 +52,5 @@ impl fmt::Display for SessionInit<'_> {
             "SESS_INIT {node_id:?} keepalive {keepalive_s} s, segments up to {segment_mru} B, \
              transfers up to {transfer_mru} B"
         )
-    }
-}
-
-impl fmt::Display for RefuseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "no reason",
-            Self::Completed => "the receiver has the bundle",
-            Self::NoResources => "the receiver has no resources",
-            Self::Retransmit => "to be sent again from its beginning",
-            Self::NotAcceptable => "not acceptable",
-            Self::ExtensionFailure => "an extension failed",
-            Self::SessionTerminating => "the session is ending",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
-    }
-}
-
-impl fmt::Display for TermReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "no reason",
-            Self::IdleTimeout => "idle",
-            Self::VersionMismatch => "the versions do not fit",
-            Self::Busy => "busy",
-            Self::ContactFailure => "contact failure",
-            Self::ResourceExhaustion => "resources are exhausted",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
-    }
-}
-
-impl fmt::Display for RejectReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TypeUnknown => "its type is unknown",
-            Self::Unsupported => "not supported",
-            Self::Unexpected => "not expected",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
     }
 }

@@ -9,8 +9,10 @@
 
 use std::fmt;
 
-use wire::cursor::{Reader, Writer};
+use wire::cursor::Reader;
 use wire::{DecodeError, EncodeError};
+
+use super::short_len;
 
 /// Type of a transfer extension: length of the bundle, as an 8-byte integer (§5.2.5.1).
 pub const TRANSFER_LENGTH: u16 = 1;
@@ -109,19 +111,18 @@ impl<'a> Extensions<'a> {
         Ok(Self(Source::Bytes(bytes)))
     }
 
-    /// Length of the items in bytes, without their length field.
-    pub(super) fn encoded_len(&self) -> usize {
-        self.iter().map(|item| 5 + item.value.len()).sum()
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.uint(self.encoded_len() as u64, 4, "the extension items' length")?;
+    pub(super) fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut items = Vec::new();
         for item in self.iter() {
-            writer.u8(u8::from(item.is_critical))?;
-            writer.uint(u64::from(item.kind), 2, "the extension type")?;
-            writer.uint(item.value.len() as u64, 2, "an extension item's length")?;
-            writer.put(item.value)?;
+            items.push(u8::from(item.is_critical));
+            items.extend(item.kind.to_be_bytes());
+            items.extend(short_len(item.value, "an extension item's length")?);
+            items.extend_from_slice(item.value);
         }
+        let field = "the extension items' length";
+        let len = u32::try_from(items.len()).map_err(|_| EncodeError::TooLarge { field })?;
+        out.extend(len.to_be_bytes());
+        out.extend(items);
         Ok(())
     }
 }

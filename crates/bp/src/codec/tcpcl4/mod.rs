@@ -21,13 +21,14 @@ mod extension;
 #[cfg(test)]
 mod tests;
 
-use wire::codes;
-use wire::cursor::{Reader, Writer};
+use wire::cursor::Reader;
+use wire::named_codes;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 pub use self::extension::{Extension, Extensions, TRANSFER_LENGTH};
 pub use crate::codec::tcpcl::{MAGIC, PORT};
 
+use crate::codec::bundle::or_more;
 use crate::codec::tcpcl;
 
 /// Version in the contact header.
@@ -165,53 +166,53 @@ pub struct SessionInit<'a> {
     pub extensions: Extensions<'a>,
 }
 
-codes! {
+named_codes! {
     /// Reason for refusing a transfer (§5.2.4).
-    RefuseReason {
+    RefuseReason(u8, "reason") {
         /// 0: no reason given.
-        Unknown = 0,
+        Unknown = 0, "no reason";
         /// 1: the receiver has the whole bundle.
-        Completed = 1,
+        Completed = 1, "the receiver has the bundle";
         /// 2: the receiver's resources are exhausted.
-        NoResources = 2,
+        NoResources = 2, "the receiver has no resources";
         /// 3: retransmit the bundle from its start.
-        Retransmit = 3,
+        Retransmit = 3, "to be sent again from its beginning";
         /// 4: the bundle or the request for it is not acceptable.
-        NotAcceptable = 4,
+        NotAcceptable = 4, "not acceptable";
         /// 5: an extension failed.
-        ExtensionFailure = 5,
+        ExtensionFailure = 5, "an extension failed";
         /// 6: the session is ending.
-        SessionTerminating = 6,
+        SessionTerminating = 6, "the session is ending";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason for ending a session (§6.1).
-    TermReason {
+    TermReason(u8, "reason") {
         /// 0: no reason given.
-        Unknown = 0,
+        Unknown = 0, "no reason";
         /// 1: the session was idle.
-        IdleTimeout = 1,
+        IdleTimeout = 1, "idle";
         /// 2: the versions do not match.
-        VersionMismatch = 2,
+        VersionMismatch = 2, "the versions do not fit";
         /// 3: the node is too busy.
-        Busy = 3,
+        Busy = 3, "busy";
         /// 4: contact headers or session parameters are incompatible.
-        ContactFailure = 4,
+        ContactFailure = 4, "contact failure";
         /// 5: resources are exhausted.
-        ResourceExhaustion = 5,
+        ResourceExhaustion = 5, "resources are exhausted";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason for rejecting a message (§5.1.2).
-    RejectReason {
+    RejectReason(u8, "reason") {
         /// 1: its type is unknown.
-        TypeUnknown = 1,
+        TypeUnknown = 1, "its type is unknown";
         /// 2: its type is known but not supported.
-        Unsupported = 2,
+        Unsupported = 2, "not supported";
         /// 3: its type is not allowed at this point.
-        Unexpected = 3,
+        Unexpected = 3, "not expected";
     }
 }
 
@@ -238,7 +239,7 @@ impl<'a> Message<'a> {
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
         // The longest message is a SESS_INIT.
         let max = 25 + bounds.node_id_max.saturating_add(bounds.extensions_max);
-        tcpcl::or_more(Self::read(bytes, bounds), max)
+        or_more(Self::read(bytes, bounds), max, tcpcl::TOO_LONG)
     }
 
     fn read(bytes: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
@@ -273,55 +274,37 @@ impl<'a> Message<'a> {
     /// # Errors
     /// A field does not fit, or a segment other than the first has extensions.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut out = vec![0; self.encoded_len()];
-        let mut writer = Writer::new(&mut out);
-        self.write(&mut writer)?;
-        Ok(out)
-    }
-
-    /// Length on the wire in bytes, without the data of a segment.
-    #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        match self {
-            Self::Segment(segment) => {
-                let extensions = segment.extensions.encoded_len();
-                18 + if segment.flags.start { 4 + extensions } else { 0 }
-            }
-            Self::Ack { .. } => 18,
-            Self::Refuse { .. } => 10,
-            Self::Keepalive | Self::Unknown { .. } => 1,
-            Self::Terminate { .. } | Self::Reject { .. } => 3,
-            Self::Init(init) => 25 + init.node_id.len() + init.extensions.encoded_len(),
-        }
-    }
-
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let mut out = Vec::with_capacity(32);
         match *self {
-            Self::Segment(segment) => {
-                writer.u8(1)?;
-                segment.write(writer)
-            }
+            Self::Segment(segment) => segment.write(&mut out)?,
             Self::Ack { flags, transfer, length } => {
-                writer.put(&[2, flags.byte()])?;
-                writer.uint(transfer, 8, "the transfer ID")?;
-                writer.uint(length, 8, "the acknowledged length")
+                out.extend([2, flags.byte()]);
+                put(&mut out, [transfer, length]);
             }
             Self::Refuse { reason, transfer } => {
-                writer.put(&[3, reason.code()])?;
-                writer.uint(transfer, 8, "the transfer ID")
+                out.extend([3, reason.code()]);
+                put(&mut out, [transfer]);
             }
-            Self::Keepalive => writer.u8(4),
+            Self::Keepalive => out.push(4),
             Self::Terminate { is_reply, reason } => {
-                writer.put(&[5, u8::from(is_reply), reason.code()])
+                out.extend([5, u8::from(is_reply), reason.code()]);
             }
-            Self::Reject { reason, header } => writer.put(&[6, reason.code(), header]),
-            Self::Init(init) => {
-                writer.u8(7)?;
-                init.write(writer)
-            }
-            Self::Unknown { kind } => writer.u8(kind),
+            Self::Reject { reason, header } => out.extend([6, reason.code(), header]),
+            Self::Init(init) => init.write(&mut out)?,
+            Self::Unknown { kind } => out.push(kind),
         }
+        Ok(out)
     }
+}
+
+fn put<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
+    out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+}
+
+/// Length of a field with its length in two bytes.
+fn short_len(bytes: &[u8], field: &'static str) -> Result<[u8; 2], EncodeError> {
+    let len = u16::try_from(bytes.len()).map_err(|_| EncodeError::TooLarge { field })?;
+    Ok(len.to_be_bytes())
 }
 
 impl<'a> Segment<'a> {
@@ -336,15 +319,16 @@ impl<'a> Segment<'a> {
         Ok(Self { flags, transfer, extensions, length: reader.uint(8)? })
     }
 
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.u8(self.flags.byte())?;
-        writer.uint(self.transfer, 8, "the transfer ID")?;
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.extend([1, self.flags.byte()]);
+        put(out, [self.transfer]);
         if self.flags.start {
-            self.extensions.write(writer)?;
+            self.extensions.write(out)?;
         } else if !self.extensions.is_empty() {
             return Err(EncodeError::Conflict("only a transfer's first segment has extensions"));
         }
-        writer.uint(self.length, 8, "the data length")
+        put(out, [self.length]);
+        Ok(())
     }
 }
 
@@ -365,12 +349,12 @@ impl<'a> SessionInit<'a> {
         Ok(Self { keepalive_s, segment_mru, transfer_mru, node_id, extensions })
     }
 
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.uint(u64::from(self.keepalive_s), 2, "the keepalive interval")?;
-        writer.uint(self.segment_mru, 8, "the segment MRU")?;
-        writer.uint(self.transfer_mru, 8, "the transfer MRU")?;
-        writer.uint(self.node_id.len() as u64, 2, "the node ID's length")?;
-        writer.put(self.node_id.as_bytes())?;
-        self.extensions.write(writer)
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(7);
+        out.extend(self.keepalive_s.to_be_bytes());
+        put(out, [self.segment_mru, self.transfer_mru]);
+        out.extend(short_len(self.node_id.as_bytes(), "the node ID's length")?);
+        out.extend_from_slice(self.node_id.as_bytes());
+        self.extensions.write(out)
     }
 }

@@ -35,7 +35,7 @@ fn seven(number: u64, len: usize, crc: CrcType) -> Vec<u8> {
 /// Bundle of version 6 with a payload of this length, and with a block behind it or not.
 fn six(number: u64, len: usize, has_trailer: bool) -> Vec<u8> {
     let primary = bp6::Primary {
-        flags: bp6::BundleFlags::SINGLETON,
+        flags: BundleFlags::SINGLETON,
         destination: Eid::ipn(2, 1),
         source: Eid::ipn(1, 1),
         report_to: Eid::None,

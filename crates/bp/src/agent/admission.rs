@@ -1,4 +1,5 @@
-//! Admission of bundles: shares of the store by neighbour and by rule, including arriving bundles.
+//! Admission of bundles: by their heads, and by shares of the store, which neighbours and rules
+//! have. Arriving bundles reserve room.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +7,10 @@ use engine::Time;
 
 use super::super::layer::Refusal;
 use super::config::{Acceptance, By, Limits, Routing};
-use super::head::Head;
+use super::head::{Head, Key};
 use super::intake::Giver;
 use super::{Agent, Held, Limit, LinkRef, Reply};
-use crate::codec::bp7::Eid;
+use crate::codec::bp7::{Eid, Reason};
 
 /// Owner of a share of the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +132,7 @@ impl Shares {
         }
     }
 
-    fn of(&self, account: &Account) -> Load {
+    fn load(&self, account: &Account) -> Load {
         self.accounts.get(account).copied().unwrap_or_default()
     }
 }
@@ -236,8 +237,8 @@ impl Agent {
     }
 
     /// Whether there is room for a bundle in the share of an account.
-    pub(super) fn has_share(&mut self, account: &Account, bytes: u64) -> bool {
-        if !self.has_room(bytes) {
+    pub(super) fn check_share(&mut self, account: &Account, bytes: u64) -> bool {
+        if !self.check_room(bytes) {
             return false;
         }
         let Limits { bundles, bytes: most, share, strangers_share, reserve, .. } =
@@ -247,7 +248,7 @@ impl Agent {
             Account::Neighbour(_) => share,
             Account::Strangers => strangers_share,
         };
-        let Load { bundles: count, bytes: held, arriving } = self.shares.of(account);
+        let Load { bundles: count, bytes: held, arriving } = self.shares.load(account);
         let open = 100 - reserve.min(100);
         let of_all = |percent| part(bundles as u64, percent).max(1);
         let taken = self.bytes.saturating_add(self.shares.reserved());
@@ -263,19 +264,19 @@ impl Agent {
 
     /// Reserves room for an arriving bundle, of which this length is known now. Where the store is
     /// full the youngest arriving bundles are refused. Returns whether this one goes on.
-    pub(super) fn expects(&mut self, now: Time, number: u64, bytes: u64) -> bool {
+    pub(super) fn reserve(&mut self, now: Time, number: u64, bytes: u64) -> bool {
         loop {
             let Some((account, more)) = self.shares.missing(number, bytes) else { return true };
             if self.never_fits(&account, bytes) {
                 self.turn_down(now, number, Refusal::NotAcceptable);
                 return false;
             }
-            if self.has_share(&account, more) {
+            if self.check_share(&account, more) {
                 self.shares.grow(number, more);
                 return true;
             }
             // Others are refused only if that makes room: never for a share that is used up.
-            let is_full = !self.has_room(more);
+            let is_full = !self.check_room(more);
             let is_partial =
                 |number: &u64| self.intakes.get(*number).is_some_and(|intake| !intake.is_whole);
             let youngest = self.shares.youngest().find(is_partial).filter(|_| is_full);
@@ -289,12 +290,86 @@ impl Agent {
 
     /// Refuses a bundle that is being received, for want of room now or ever.
     fn turn_down(&mut self, now: Time, number: u64, why: Refusal) {
-        let Some(intake) = self.intakes.get(number) else { return self.shares.end(number) };
-        let (giver, id) = (intake.giver, intake.id());
-        self.drop_intake(number);
-        if let (Giver::Layer { layer, link, .. }, Refusal::NotAcceptable) = (giver, why) {
-            self.is_too_long(now, LinkRef { layer, link });
+        match self.refuse_intake(number, why) {
+            None => self.shares.end(number),
+            Some(Giver::Layer { layer, link, .. }) if why == Refusal::NotAcceptable => {
+                self.note_too_long(now, LinkRef { layer, link });
+            }
+            Some(_) => {}
         }
-        self.reply(giver, id, Reply::Refused(why));
+    }
+
+    /// Reason to refuse a bundle as soon as its head has come.
+    pub(super) fn refuses(&self, head: &Head) -> Option<Refusal> {
+        let is_unused = !self.config.versions.contains(&head.version());
+        (is_unused || self.is_not_ours(head)).then_some(Refusal::NotAcceptable)
+    }
+
+    /// Reason to delete a bundle that has come.
+    pub(super) fn rejects(&self, head: &Head, is_secured: bool) -> Option<Reason> {
+        // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
+        let named = [head.source(), head.destination(), head.report_to()];
+        if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
+            return Some(Reason::DestinationUnavailable);
+        }
+        // An acceptor has removed the signature.
+        head.fault(&self.config.limits.head, is_secured || self.config.limits.unchecked)
+    }
+
+    /// Number of times that a forwarded bundle came back before, and the neighbour from which it
+    /// comes now.
+    pub(super) fn returns_of(&self, held: &Held) -> Option<(u8, Eid)> {
+        let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
+        let hops = held.hops(&self.config.limits.head);
+        let returns = self.gone.returns(&held.key(), by, hops)?;
+        Some((returns, by.clone()))
+    }
+
+    /// Accepts a bundle that comes back (RFC 9171 §5.4.2), but not to send it there again. After
+    /// too many returns its giver keeps it.
+    pub(super) fn take_returned(
+        &mut self,
+        held: &mut Held,
+        (returns, by): (u8, Eid),
+    ) -> Result<(), Option<Reply>> {
+        self.statistics.returned += 1;
+        if returns >= self.config.limits.returns {
+            return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
+        }
+        held.arrival.returns = returns + 1;
+        held.from = Some(by);
+        Ok(())
+    }
+
+    /// Whether a bundle is here, or was here and is remembered. One without a source has no identity.
+    pub(super) fn knows(&self, key: &Key) -> bool {
+        !key.source.is_none() && self.by_key.contains_key(key) || self.gone.contains(key)
+    }
+
+    /// Whether a bundle has an endpoint of this node as its source, and was not created here. One
+    /// that was, and comes back, is here or remembered.
+    fn is_not_ours(&self, head: &Head) -> bool {
+        let source = head.source();
+        if source.is_none() || source.is_local() || !self.is_ours(source) {
+            return false;
+        }
+        let key = head.key();
+        !self.knows(&key) && !self.knows(&key.whole())
+    }
+
+    /// Refuses a bundle that is being received if its head shows that it is not accepted; returns
+    /// whether it does.
+    pub(super) fn turn_away(&mut self, number: u64) -> bool {
+        let Some(intake) = self.intakes.get(number) else { return true };
+        let by = self.begun_by(intake);
+        // A duplicate takes no room: it is answered as such once it is whole.
+        let is_new = |head: &Head| !self.knows(&head.key());
+        let fault = |head: &Head| {
+            let rule = || is_new(head).then(|| self.breaks_rule(head, by.as_ref())).flatten();
+            self.refuses(head).or_else(rule)
+        };
+        let Some(why) = intake.head().and_then(fault) else { return false };
+        self.refuse_intake(number, why);
+        true
     }
 }
