@@ -365,9 +365,10 @@ impl Head {
             Self::Six(head) => {
                 let primary = bp6::Primary { fragment: None, ..head.primary().clone() };
                 let mut payload = bp6::Payload { len, ..head.payload().clone() };
-                payload.flags = match has_tail {
-                    true => payload.flags.without(BlockFlags::LAST),
-                    false => payload.flags.with(BlockFlags::LAST),
+                payload.flags = if has_tail {
+                    payload.flags.without(BlockFlags::LAST)
+                } else {
+                    payload.flags.with(BlockFlags::LAST)
                 };
                 bp6::Head::new(primary, head.blocks().to_vec(), payload).map(Into::into)
             }
@@ -429,13 +430,14 @@ fn process_seven(head: &mut bp7::Head) -> Unknown {
 
 fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unknown {
     let mut found = Unknown::default();
-    let behind = match head.payload().is_last() {
-        true => Vec::new(),
-        false => match Trailer::decode(tail, bounds) {
+    let behind = if head.payload().is_last() {
+        Vec::new()
+    } else {
+        match Trailer::decode(tail, bounds) {
             Ok(Some((trailer, _))) => trailer.blocks().to_vec(),
             // It was decoded when it arrived.
             Ok(None) | Err(_) => return found,
-        },
+        }
     };
     if head.blocks().is_empty() && behind.is_empty() {
         return found;

@@ -184,9 +184,10 @@ impl Held {
     /// recognized when it comes back, so it never goes back.
     pub(super) fn avoids(&self, node: &Eid) -> bool {
         let is_from = self.from.as_ref() == Some(node);
-        match self.head.is_anonymous() {
-            true => is_from || self.arrival.by.as_ref() == Some(node),
-            false => self.arrival.returns > 0 && is_from,
+        if self.head.is_anonymous() {
+            is_from || self.arrival.by.as_ref() == Some(node)
+        } else {
+            self.arrival.returns > 0 && is_from
         }
     }
 

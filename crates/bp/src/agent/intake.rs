@@ -271,9 +271,10 @@ impl Intake {
     /// Change of the peer's pause, given the bytes that may wait: `true` pauses, `false` resumes.
     pub(super) fn flow(&mut self, write_ahead: usize) -> Option<bool> {
         let Body::File(filing) = &self.body else { return None };
-        let holds_back = match self.is_paused {
-            true => filing.unwritten > write_ahead / 2,
-            false => filing.unwritten > write_ahead,
+        let holds_back = if self.is_paused {
+            filing.unwritten > write_ahead / 2
+        } else {
+            filing.unwritten > write_ahead
         };
         (holds_back != self.is_paused).then(|| {
             self.is_paused = holds_back;

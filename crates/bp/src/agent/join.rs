@@ -377,9 +377,10 @@ impl Agent {
     /// Removes a bundle, its record and its file, as if it had never arrived.
     fn drop_unremembered(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
-        match self.config.persistent {
-            true => self.store.drop(number, held.apart()),
-            false => self.leave_content(&held),
+        if self.config.persistent {
+            self.store.drop(number, held.apart())
+        } else {
+            self.leave_content(&held)
         }
     }
 

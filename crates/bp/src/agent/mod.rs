@@ -395,16 +395,14 @@ impl Agent {
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
         // A bundle without a source is not recognized: it only keeps its request.
-        let key = match held.head.is_anonymous() {
-            true => Key::of_number(held.head.version(), number),
-            false => held.key(),
+        let key = if held.head.is_anonymous() {
+            Key::of_number(held.head.version(), number)
+        } else {
+            held.key()
         };
         let expires = held.expires;
         // Of copies others may come.
-        let left = match self.is_copying() {
-            true => Left::Here,
-            false => held.left(&self.config.limits.head),
-        };
+        let left = if self.is_copying() { Left::Here } else { held.left(&self.config.limits.head) };
         if self.config.persistent {
             if let Some(before) = self.gone.number(&key) {
                 self.store.remove(before);

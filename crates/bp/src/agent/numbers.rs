@@ -72,9 +72,10 @@ impl Numbers {
         }
         let record = (is_new || !self.is_recorded).then_some(self.used);
         self.is_recorded = true;
-        let sequence = match time_ms <= self.earlier_ms {
-            true => sequence.saturating_add(self.used.run << PER_RUN),
-            false => sequence,
+        let sequence = if time_ms <= self.earlier_ms {
+            sequence.saturating_add(self.used.run << PER_RUN)
+        } else {
+            sequence
         };
         (CreationTimestamp { time_ms, sequence }, record)
     }

@@ -590,9 +590,10 @@ impl Agent {
         if unknown.reports {
             self.report_block(now, held);
         }
-        match unknown.deletes {
-            true => Err(Some(self.delete_arrived(now, held, Reason::BlockUnsupported))),
-            false => Ok(()),
+        if unknown.deletes {
+            Err(Some(self.delete_arrived(now, held, Reason::BlockUnsupported)))
+        } else {
+            Ok(())
         }
     }
 

@@ -209,9 +209,10 @@ impl Ltpcl {
             }
         }
         for (of, block) in std::mem::take(&mut self.held) {
-            match successors.contains_key(&of) {
-                true => self.block(now, block),
-                false => self.held.push_back((of, block)),
+            if successors.contains_key(&of) {
+                self.block(now, block)
+            } else {
+                self.held.push_back((of, block))
             }
         }
         for id in sessions {

@@ -289,9 +289,10 @@ impl Opened {
         let security = self.header(number).ok_or(Fault::Conflicting)?;
         let pieces = self.integrity_pieces(&parameters, security, target);
         let (before, data) = pieces.ok_or(Fault::Failed)?;
-        match cipher::is_authentic(parameters.variant, &key, [&before, data], code) {
-            true => Ok(()),
-            false => Err(Fault::Failed),
+        if cipher::is_authentic(parameters.variant, &key, [&before, data], code) {
+            Ok(())
+        } else {
+            Err(Fault::Failed)
         }
     }
 
@@ -338,9 +339,10 @@ impl Opened {
         let primary = self.head.primary_bytes();
         let additional = additional_data(parameters.scope, primary, header, security);
         let (variant, iv) = (parameters.variant, &parameters.iv);
-        match cipher::decrypt(variant, &key, iv, &additional, &mut data, &tag) {
-            true => Ok(data),
-            false => Err(Fault::Failed),
+        if cipher::decrypt(variant, &key, iv, &additional, &mut data, &tag) {
+            Ok(data)
+        } else {
+            Err(Fault::Failed)
         }
     }
 

@@ -370,12 +370,11 @@ impl Policy {
         });
         checks.find(|(_, rule)| {
             let here = rule.targets_in(opened);
-            match kind == CONFIDENTIALITY && is_integrity(target) {
-                true => {
-                    content.targets.len() == 1
-                        || content.targets.iter().any(|of| here.contains(&of.target))
-                }
-                false => here.contains(&target),
+            if kind == CONFIDENTIALITY && is_integrity(target) {
+                content.targets.len() == 1
+                    || content.targets.iter().any(|of| here.contains(&of.target))
+            } else {
+                here.contains(&target)
             }
         })
     }

@@ -75,9 +75,10 @@ impl Block {
         if self.flags.contains(BlockFlags::LAST) == is_last {
             return self;
         }
-        let flags = match is_last {
-            true => self.flags.with(BlockFlags::LAST),
-            false => self.flags.without(BlockFlags::LAST),
+        let flags = if is_last {
+            self.flags.with(BlockFlags::LAST)
+        } else {
+            self.flags.without(BlockFlags::LAST)
         };
         let data = self.data().to_vec();
         Self::made(self.kind, flags, self.references, &data)
