@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn beacons_of_dtn7() {
-        let bytes = hex::vector(include_str!("../../../../testdata/vectors/ipnd/dtn7.hex"));
+        let bytes = hex::vector(include_str!("../../testdata/ipnd/dtn7.hex"));
         let beacon = Beacon {
             node: "dtn://seven/".parse().unwrap(),
             sequence: 1,

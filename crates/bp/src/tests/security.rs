@@ -19,7 +19,7 @@ use crate::codec::bpsec::{
 /// Bytes of an example.
 macro_rules! vector {
     ($name:literal) => {
-        from_hex(include_str!(concat!("../../../../testdata/vectors/bpsec/", $name, ".hex")))
+        from_hex(include_str!(concat!("../../testdata/bpsec/", $name, ".hex")))
     };
 }
 
@@ -220,7 +220,7 @@ fn both(role: Role) -> Vec<Rule> {
 
 #[test]
 fn signatures_hold_in_any_order_of_rules_and_targets() {
-    let text = include_str!("../../../../testdata/vectors/bp7/checks.hex");
+    let text = include_str!("../../testdata/bp7/checks.hex");
     let original = opened(&from_hex(text));
     let one = |targets: &[u64]| vec![rule(Role::Source, SIGN, targets)];
     let orders = [one(&[0, PAYLOAD]), one(&[PAYLOAD, 0]), [one(&[PAYLOAD]), one(&[0])].concat()];

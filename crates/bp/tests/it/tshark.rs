@@ -165,7 +165,7 @@ fn tshark_agrees_on_security_blocks() {
         "bpsec.defaultsc.aesvar",
         "bpsec.defaultsc.scope",
     ];
-    let example = include_str!("../../../../testdata/vectors/bpsec/a3_bundle.hex");
+    let example = include_str!("../../testdata/bpsec/a3_bundle.hex");
     let digits: String = example.lines().filter(|line| !line.starts_with('#')).collect();
     let pairs = digits.split_whitespace().flat_map(|text| text.as_bytes().chunks(2));
     let bytes: Vec<u8> = pairs

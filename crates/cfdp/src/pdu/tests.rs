@@ -74,7 +74,7 @@ macro_rules! vector {
         #[test]
         fn $name() {
             let bytes = bytes(include_str!(concat!(
-                "../../../../testdata/vectors/cfdp/",
+                "../../testdata/",
                 stringify!($name),
                 ".hex"
             )));

@@ -330,7 +330,7 @@ mod tests {
         args: Args,
     }
 
-    const PLAN: &str = include_str!("../../../../testdata/plans/lunar.ionrc");
+    const PLAN: &str = include_str!("../../testdata/lunar.ionrc");
 
     /// Output of a command line about the plan above.
     fn output(line: &str) -> String {

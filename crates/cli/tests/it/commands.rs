@@ -551,7 +551,7 @@ fn decode_shows_one_line_a_pdu() {
 
 #[test]
 fn decode_reads_files_of_any_kind() {
-    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/cfdp");
+    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../cfdp/testdata/");
     let (ack, nak) = (format!("{vectors}/ack_eof.hex"), format!("{vectors}/nak.hex"));
     let line = done(&["decode", &ack]);
     assert!(line.contains("ACK") && line.lines().count() == 1, "{line}");
@@ -584,7 +584,7 @@ fn decode_reads_files_of_any_kind() {
 
 #[test]
 fn decode_distinguishes_norm_from_other_protocols() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/norm");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../norm/testdata/");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

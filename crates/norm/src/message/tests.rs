@@ -299,7 +299,7 @@ mod vectors {
             $(#[test]
             fn $name() {
                 reads(include_str!(concat!(
-                    "../../../../testdata/vectors/norm/",
+                    "../../testdata/",
                     stringify!($name),
                     ".hex"
                 )));

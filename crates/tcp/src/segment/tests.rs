@@ -104,7 +104,7 @@ mod vectors {
             $(#[test]
             fn $name() {
                 reads(include_str!(concat!(
-                    "../../../../testdata/vectors/tcp/",
+                    "../../testdata/",
                     stringify!($name),
                     ".hex"
                 )));

@@ -512,7 +512,7 @@ fn lines_without_effect_are_counted() {
 /// second. Contacts that begin later than 1,437 s are left out: the bundle has arrived by then.
 #[test]
 fn the_sample_of_a_sabr_has_its_expected_arrival() {
-    const SAMPLE: &str = include_str!("../../../../testdata/plans/a-sabr.ionrc");
+    const SAMPLE: &str = include_str!("../../testdata/a-sabr.ionrc");
     let base = Base { epoch: UNIX_EPOCH, zero: UNIX_EPOCH };
     let plan = read(Format::Ion, SAMPLE, "a-sabr.ionrc", base).unwrap().plan;
     let bare = Settings { overhead_ppm: 0, overhead_min: 0, ..Settings::default() };

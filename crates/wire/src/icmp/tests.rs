@@ -12,7 +12,7 @@ fn expected(text: &str) -> &str {
 
 #[test]
 fn linux_reports_over_ipv4() {
-    let text = include_str!("../../../../testdata/vectors/icmp/too_big.hex");
+    let text = include_str!("../../testdata/icmp/too_big.hex");
     let bytes = vector(text);
     let (ip, message) = Ipv4::decode(&bytes).unwrap();
     assert_eq!(ip.protocol, PROTOCOL);
@@ -28,7 +28,7 @@ fn linux_reports_over_ipv4() {
 
 #[test]
 fn linux_reports_over_ipv6() {
-    let text = include_str!("../../../../testdata/vectors/icmp/too_big_v6.hex");
+    let text = include_str!("../../testdata/icmp/too_big_v6.hex");
     let bytes = vector(text);
     let (ip, message) = Ipv6::decode(&bytes).unwrap();
     assert_eq!(ip.next_header, PROTOCOL_V6);

@@ -1,4 +1,4 @@
-//! Golden bundles of `testdata/vectors/bp6`, and round trips.
+//! Golden bundles of `crates/bp/testdata/bp6`, and round trips.
 
 use proptest::prelude::*;
 use testing::hex;
@@ -31,7 +31,7 @@ fn payload(len: u64) -> Payload {
 /// Requirements: E01a, F01b.
 #[test]
 fn a_bundle_of_numbers() {
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp6/cbhe.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp6/cbhe.hex"));
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(*bundle.head.primary(), primary());
     assert_eq!(bundle.payload, b"hello");
@@ -44,7 +44,7 @@ fn a_bundle_of_numbers() {
 /// Requirements: E02.
 #[test]
 fn a_bundle_with_a_dictionary() {
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp6/dictionary.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp6/dictionary.hex"));
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     let written = Primary {
         source: "dtn://a/x".parse().unwrap(),
@@ -66,7 +66,7 @@ fn a_bundle_with_a_dictionary() {
 
 #[test]
 fn custody_transfers_between_nodes() {
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp6/dictionary.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp6/dictionary.hex"));
     let mut head = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
     let before = head.primary().dictionary.clone().unwrap();
     let block =

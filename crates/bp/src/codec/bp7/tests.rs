@@ -1,4 +1,4 @@
-//! Golden bundles of `testdata/vectors/bp7`, and round trips.
+//! Golden bundles of `crates/bp/testdata/bp7`, and round trips.
 
 use proptest::prelude::*;
 use testing::hex;
@@ -31,7 +31,7 @@ fn primary() -> Primary {
 #[test]
 fn a_bundle_with_checks() {
     // Computed by hand from RFC 9171; tshark 4.0.17 finds all three CRCs correct.
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp7/checks.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp7/checks.hex"));
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"hello");
     assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
@@ -57,7 +57,7 @@ fn a_bundle_with_checks() {
 /// Requirements: B05, B06, B17.
 #[test]
 fn a_primary_block_with_the_longer_check() {
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp7/primary_crc32c.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp7/primary_crc32c.hex"));
     let mut reader = wire::cursor::Reader::new(&bytes);
     let read = Primary::read(&mut reader, &BOUNDS).unwrap();
     assert_eq!(read.crc, CrcType::Crc32c);
@@ -68,7 +68,7 @@ fn a_primary_block_with_the_longer_check() {
 #[test]
 fn a_bundle_without_checks() {
     // RFC 9173 appendix A.1.1.
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bpsec/a1_original.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bpsec/a1_original.hex"));
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"Ready to generate a 32-byte payload");
     assert_eq!(bundle.head.primary().destination, Eid::ipn(1, 2));
@@ -81,7 +81,7 @@ fn a_bundle_without_checks() {
 /// Requirements: B22.
 #[test]
 fn a_changed_byte_is_found() {
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp7/checks.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp7/checks.hex"));
     // The age block carries no CRC: with a changed type, flag or age it is still valid.
     let age = 37..46;
     assert_eq!(bytes[age.clone()], [0x85, 0x07, 0x02, 0x00, 0x00, 0x41, 0x00, 0x86, 0x0a]);
@@ -143,7 +143,7 @@ fn crcs_cover_indefinite_lengths() {
 /// Requirements: B03, B18.
 #[test]
 fn forwarders_change_only_required_fields() {
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp7/checks.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp7/checks.hex"));
     let mut head = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
     let unknown = Block::new(200, 9, BlockFlags::REPLICATE, CrcType::Crc32c, b"what?").unwrap();
     head.put_block(unknown.clone());
@@ -275,7 +275,7 @@ fn contradictory_flags_are_refused() {
 #[test]
 fn status_reports() {
     // Laid out by hand from RFC 9171 §6.1.1.
-    let bytes = hex::vector(include_str!("../../../../../testdata/vectors/bp7/status_report.hex"));
+    let bytes = hex::vector(include_str!("../../../testdata/bp7/status_report.hex"));
     let report = StatusReport {
         received: Status::At(700_000_001_000),
         deleted: Status::Asserted,

@@ -1,4 +1,4 @@
-//! The four examples of RFC 9173 appendix A (`testdata/vectors/bpsec`), and round trips.
+//! The four examples of RFC 9173 appendix A (`crates/bp/testdata/bpsec`), and round trips.
 
 use proptest::prelude::*;
 use testing::hex;
@@ -10,7 +10,7 @@ const BOUNDS: Bounds = Bounds { targets_max: 64, items_max: 16, eid_max: 1023 };
 
 macro_rules! example {
     ($name:literal) => {
-        hex::vector(include_str!(concat!("../../../../../testdata/vectors/bpsec/", $name, ".hex")))
+        hex::vector(include_str!(concat!("../../../testdata/bpsec/", $name, ".hex")))
     };
 }
 

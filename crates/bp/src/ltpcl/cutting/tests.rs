@@ -13,7 +13,7 @@ use crate::ltpcl::{Aggregation, Config, Limits, Ltpcl, Peer, Sharing};
 use crate::tests::hub::{Hub, path};
 use crate::tests::pair::{LINK, PATH, Pair, bytes, files};
 
-const ION: &str = include_str!("../../../../../testdata/vectors/ltp/ion_aggregated_block.hex");
+const ION: &str = include_str!("../../../testdata/ltp/ion_aggregated_block.hex");
 
 /// Bundle of version 7 with a payload of this length.
 fn seven(number: u64, len: usize, crc: CrcType) -> Vec<u8> {
