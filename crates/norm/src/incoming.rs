@@ -24,7 +24,7 @@ use engine::{Completion, EffectError};
 use session::path::Handle;
 use session::ranges::Ranges;
 
-use self::block::{Block, whole};
+use self::block::Block;
 use self::coded::Run;
 use self::digests::{Digests, Verdict};
 use self::journal::Journal;
@@ -51,6 +51,7 @@ const PIECE_COST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) id: ObjectId,
+    pub(crate) handle: Handle,
     shape: Option<Shape>,
     flags: Flags,
     info: Option<Bytes>,
@@ -83,7 +84,7 @@ pub(crate) struct Incoming {
     is_announced: bool,
     /// Whether the object's sender has sent only one message so far. The user is notified with the
     /// second.
-    is_held: bool,
+    pub(crate) is_held: bool,
 }
 
 /// Partition and coding.
@@ -124,6 +125,7 @@ impl Incoming {
     pub(crate) fn new(id: ObjectId, handle: Handle, is_info_only: bool) -> Self {
         Self {
             id,
+            handle,
             shape: None,
             flags: Flags::NONE,
             info: None,
@@ -160,11 +162,6 @@ impl Incoming {
         core.user.indicate(Indication::Started { id: self.id, is_sender: false, info });
     }
 
-    /// Withholds indications: the sender has sent only one message so far.
-    pub(crate) fn hold(&mut self) {
-        self.is_held = true;
-    }
-
     /// Ends the withholding of indications: the sender sent a second message.
     pub(crate) fn show(&mut self, core: &mut Core) {
         if !std::mem::take(&mut self.is_held) {
@@ -191,10 +188,6 @@ impl Incoming {
         self.resume(core);
         let resumed = self.journal.resumed;
         core.user.indicate(Indication::Receiving { id: self.id, size, resumed });
-    }
-
-    pub(crate) fn handle(&self) -> Handle {
-        self.sink.handle()
     }
 
     pub(crate) fn report(&self) -> Report {
@@ -285,7 +278,7 @@ impl Incoming {
             false => coding.room(longest, partition.segment_len(0, 0).into(), work),
         };
         let is_on_disk = is_file && coding.is_long();
-        if is_on_disk && !core.partials.is_restored() {
+        if is_on_disk && !core.partials.is_restored {
             // An earlier process may have received a part of it.
             return Ok(());
         }
@@ -380,7 +373,7 @@ impl Incoming {
         let Some(shape) = self.shape.as_ref() else { return true };
         let (block, symbol) = (id.block, id.symbol);
         let block_len = shape.partition.block_len(block);
-        let most = u32::from(block_len) + u32::from(shape.fti.parity.max(shape.coding.parity()));
+        let most = u32::from(block_len) + u32::from(shape.fti.parity.max(shape.coding.parity));
         if block >= shape.partition.blocks() || u32::from(symbol) >= most {
             self.contradict(core);
             return true;
@@ -454,7 +447,7 @@ impl Incoming {
                 core.user.limit_reached(Limit::WriteBuffer);
                 return true;
             }
-            if self.is_beyond_repairs(core, block) {
+            if self.exceeds_repairs(core, block) {
                 return true;
             }
             let limits = &core.config.limits;
@@ -485,15 +478,9 @@ impl Incoming {
             core.stats.duplicate_data += 1;
             return true;
         }
+        state.add(symbol, block_len, segment, payload);
         if symbol < block_len {
-            state.make_place(symbol, block_len, segment);
-            state.put(usize::from(symbol) * segment, payload);
             self.received += payload.len() as u64;
-        } else if let Some(place) = state.free_place(block_len) {
-            state.put_whole(place, segment, payload);
-            state.parity.insert(place, symbol);
-        } else {
-            state.extra.push((symbol, whole(payload, segment)));
         }
         if state.have.len() >= state.needed(block_len) {
             self.block_came(core, block);
@@ -566,7 +553,7 @@ impl Incoming {
         block.buffer.truncate((end - start) as usize);
         if shape.coding.is_long() {
             let verdict = self.digests.complete(number, digest_of(&block.buffer));
-            if !self.is_accepted(core, number, verdict) {
+            if !self.judge_digest(core, number, verdict) {
                 self.received -= counted;
                 return;
             }

@@ -4,11 +4,13 @@ use engine::{PathId, Receive, Time};
 use session::Base;
 use session::path::Handle;
 
+use super::core::Core;
 use super::indication::{Failure, Limit};
 use super::receiver::{Receiver, SenderId};
 use super::report::Report;
+use super::sender::Sender;
 use super::{Node, Session};
-use crate::message::{Body, Command, Message};
+use crate::message::{Ack, Body, Command, Message, Nack, NodeId};
 
 impl Node {
     /// Processes a received datagram.
@@ -23,7 +25,8 @@ impl Node {
             return;
         }
         match &message.body {
-            Body::Nack(_) | Body::Ack(_) => self.on_feedback(now, receive, &message),
+            Body::Nack(nack) => self.on_nack(now, receive, message.source, nack),
+            Body::Ack(ack) => self.on_ack(now, receive, message.source, ack),
             Body::Info(_) | Body::Data(_) | Body::Command(_) => {
                 self.on_sender(now, receive, &message, datagram.len());
             }
@@ -31,53 +34,52 @@ impl Node {
         }
     }
 
-    /// Processes a message of a receiver, addressed to this node or overheard.
-    fn on_feedback(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>) {
-        let node = message.source;
-        let (server, instance) = match &message.body {
-            Body::Nack(nack) => (nack.server, nack.instance),
-            Body::Ack(ack) => (ack.server, ack.instance),
-            Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => return,
-        };
-        if server != self.core.node {
-            let key = SenderId { path: receive.path, node: server };
-            let Some(handle) = self.receivers.get(&key).copied() else { return };
-            let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
-            match &message.body {
-                Body::Nack(nack) => {
-                    receiver.on_other_requests(&nack.requests);
-                    let report = Report::find(&nack.others);
-                    receiver.on_other_feedback(&mut self.core, now, nack.cc, report);
-                }
-                Body::Ack(ack) => {
-                    let report = Report::find(&ack.others);
-                    receiver.on_other_feedback(&mut self.core, now, ack.cc, report);
-                }
-                Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
+    /// Processes a reply to the sender with this instance of the node.
+    fn on_reply(&mut self, instance: u16, process: impl FnOnce(&mut Sender, &mut Core)) {
+        let mut senders = self.senders.values();
+        let is_its = |handle: &&Handle| matches!(self.slots.get(**handle), Some(Session::Sender(it)) if it.is(instance));
+        let handle = senders.find(is_its).copied();
+        match handle.and_then(|handle| self.slots.get_mut(handle)) {
+            Some(Session::Sender(sender)) => process(sender, &mut self.core),
+            Some(Session::Receiver(_) | Session::Object { .. }) | None => {
+                self.core.stats.stray += 1;
             }
-            return;
         }
-        let is_private = receive.path == receive.from;
-        let mut found = false;
-        for handle in self.senders.values().copied() {
-            let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { continue };
-            if !sender.is(instance) {
-                continue;
-            }
-            found = true;
-            match &message.body {
-                Body::Nack(nack) => {
-                    sender.on_nack(&mut self.core, now, node, nack, is_private);
-                }
-                Body::Ack(ack) => {
-                    sender.on_ack(&mut self.core, now, node, ack, is_private);
-                }
-                Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
-            }
-            break;
-        }
-        self.core.stats.stray += u64::from(!found);
         self.free_places();
+    }
+
+    /// Processes a reply to another node.
+    fn on_overheard(&mut self, server: SenderId, process: impl FnOnce(&mut Receiver, &mut Core)) {
+        let handle = self.receivers.get(&server).copied();
+        let session = handle.and_then(|handle| self.slots.get_mut(handle));
+        if let Some(Session::Receiver(receiver)) = session {
+            process(receiver, &mut self.core);
+        }
+    }
+
+    fn on_nack(&mut self, now: Time, receive: &Receive<'_>, node: NodeId, nack: &Nack<'_>) {
+        if nack.server == self.core.node {
+            let is_private = receive.path == receive.from;
+            return self.on_reply(nack.instance, |sender, core| {
+                sender.on_nack(core, now, node, nack, is_private);
+            });
+        }
+        self.on_overheard(SenderId { path: receive.path, node: nack.server }, |receiver, core| {
+            receiver.on_other_requests(&nack.requests);
+            receiver.on_other_feedback(core, now, nack.cc, Report::find(&nack.others));
+        });
+    }
+
+    fn on_ack(&mut self, now: Time, receive: &Receive<'_>, node: NodeId, ack: &Ack<'_>) {
+        if ack.server == self.core.node {
+            let is_private = receive.path == receive.from;
+            return self.on_reply(ack.instance, |sender, core| {
+                sender.on_ack(core, now, node, ack, is_private);
+            });
+        }
+        self.on_overheard(SenderId { path: receive.path, node: ack.server }, |receiver, core| {
+            receiver.on_other_feedback(core, now, ack.cc, Report::find(&ack.others));
+        });
     }
 
     /// Processes a message of a sender.

@@ -160,7 +160,7 @@ impl Node {
     #[must_use]
     pub fn loss(&self) -> Option<(f64, f64)> {
         let mut senders = self.slots.iter().filter_map(|session| match session {
-            Session::Sender(sender) => sender.loss(),
+            Session::Sender(sender) => sender.loss_before,
             Session::Receiver(_) | Session::Object { .. } => None,
         });
         senders.find(|loss| Some(*loss) != self.core.config.sender.loss_before)
@@ -180,7 +180,7 @@ impl Node {
     /// Whether the records of an earlier run were read. Until then no coded file begins.
     #[must_use]
     pub fn is_restored(&self) -> bool {
-        self.core.partials.is_restored()
+        self.core.partials.is_restored
     }
 
     /// Objects under way.
@@ -242,7 +242,7 @@ impl Node {
         let Some(Session::Sender(sender)) = self.slots.get_mut(parent) else {
             return Err(RequestError::TooManyObjects);
         };
-        let number = sender.next_number();
+        let number = sender.next_number;
         let id = ObjectId { peer: request.peer, sender: self.core.node.0, number };
         self.core.user.indicate(Indication::Started {
             id,
@@ -396,7 +396,7 @@ impl Node {
             None => self.sender(now, path)?,
         };
         match self.slots.get_mut(handle) {
-            Some(Session::Sender(sender)) if !sender.commands().is_ending() => {
+            Some(Session::Sender(sender)) if !sender.commands.is_ending() => {
                 Ok(sender.command(&mut self.core, job))
             }
             Some(Session::Sender(_) | Session::Receiver(_) | Session::Object { .. }) | None => {
@@ -408,7 +408,7 @@ impl Node {
     /// Forgets a sender whose session has ended.
     fn forget_ended(&mut self, handle: Handle) {
         let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { return };
-        if !sender.commands().has_ended() {
+        if !sender.commands.has_ended() {
             return;
         }
         sender.base.disarm_all(&mut self.core.shared);
@@ -420,20 +420,14 @@ impl Node {
     fn sender(&mut self, now: Time, path: PathId) -> Result<Handle, RequestError> {
         if let Some(handle) = self.senders.get(&path).copied() {
             let most = self.core.config.limits.objects;
-            let session = self.slots.get(handle);
-            let has_stream =
-                matches!(session, Some(Session::Sender(sender)) if sender.has_stream());
-            if has_stream {
-                return Err(RequestError::Stream);
-            }
-            let is_ending =
-                matches!(session, Some(Session::Sender(sender)) if sender.commands().is_ending());
-            if is_ending {
-                return Err(RequestError::Ending);
-            }
-            let is_full =
-                matches!(session, Some(Session::Sender(sender)) if sender.objects() >= most);
-            return if is_full { Err(RequestError::TooManyObjects) } else { Ok(handle) };
+            return match self.slots.get(handle) {
+                Some(Session::Sender(sender)) if sender.has_stream() => Err(RequestError::Stream),
+                Some(Session::Sender(it)) if it.commands.is_ending() => Err(RequestError::Ending),
+                Some(Session::Sender(sender)) if sender.objects() >= most => {
+                    Err(RequestError::TooManyObjects)
+                }
+                _ => Ok(handle),
+            };
         }
         let coding = Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
         let handle = self.slots.reserve();

@@ -83,19 +83,19 @@ struct Life {
     has_ended: bool,
 }
 
-impl Life {
-    /// Marks the session as ended. Returns whether it already was.
-    fn end(&mut self) -> bool {
-        std::mem::replace(&mut self.has_ended, true)
-    }
-}
-
 /// Round trip and group size from the header of a sender's messages.
 #[derive(Clone, Copy, Debug)]
 struct Timing {
     grtt: Duration,
     backoff: u8,
     group: u32,
+}
+
+impl Timing {
+    fn new(grtt: Duration, header: message::Sender) -> Self {
+        let message::Sender { backoff, group_size, .. } = header;
+        Self { grtt, backoff, group: message::group_size(group_size) }
+    }
 }
 
 /// Remote sender.
@@ -147,18 +147,14 @@ impl Receiver {
             sender,
             from,
             life: Life { instance: header.instance, messages: 1, former, has_ended: false },
-            timing: Timing {
-                grtt: message::rtt(header.grtt),
-                backoff: header.backoff,
-                group: message::group_size(header.group_size),
-            },
+            timing: Timing::new(message::rtt(header.grtt), header),
             scheme: Scheme::ReedSolomon8,
             objects: BTreeMap::new(),
-            numbers: Numbers::new(),
+            numbers: Numbers::default(),
             reach: Reach { object: 0, block: 0 },
-            nack: Rounds::new(),
+            nack: Rounds::default(),
             feedback: Feedback::new(),
-            acknowledgement: Acknowledgement::new(),
+            acknowledgement: Acknowledgement::default(),
             answers: Answers::default(),
             refused: Refused::default(),
             allowance: Allowance::default(),
@@ -242,11 +238,7 @@ impl Receiver {
         if header.instance != self.life.instance {
             return false;
         }
-        self.timing = Timing {
-            grtt: self.round_trip(core, header.grtt),
-            backoff: header.backoff,
-            group: message::group_size(header.group_size),
-        };
+        self.timing = Timing::new(self.round_trip(core, header.grtt), header);
         if from != self.from {
             // Replies go to the most recent address.
             self.from = from;
@@ -333,10 +325,10 @@ impl Receiver {
             let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
             let mut object = Incoming::new(id, *place, is_info_only);
             if self.life.messages == 1 {
-                object.hold();
+                object.is_held = true;
             }
             if core.partials.may_resume() {
-                object.may_resume();
+                object.expect_resumption();
             }
             // The sender may no longer have objects before the first known one.
             if self.numbers.has_begun() || number == named {
@@ -465,7 +457,7 @@ impl Receiver {
                 self.on_question(core, now, (*kind, *id), ackers);
             }
             Command::Application { others, payload, .. } => {
-                if self.answers.is_new(sequence, others) {
+                if self.answers.note_command(sequence, others) {
                     let SenderId { path: peer, node: NodeId(node) } = self.sender;
                     let bytes = bytes::Bytes::copy_from_slice(payload);
                     core.user.indicate(Indication::Command { peer, node, bytes });
@@ -525,7 +517,7 @@ impl Receiver {
                         }
                     }
                 }
-                core.free.push(object.handle());
+                core.free.push(object.handle);
             }
             !object.is_over()
         });
@@ -565,7 +557,7 @@ impl Receiver {
             Alarm::Inactivity => self.silent(core, now),
             Alarm::Save => self.objects.values_mut().for_each(|object| object.save(core)),
             Alarm::Answer => {
-                self.answers.call();
+                self.answers.is_due = true;
                 self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Command
@@ -611,39 +603,30 @@ impl Receiver {
     /// Resumes after an outage of the path: earlier requests may be lost, and the sender was not
     /// received.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
-        self.want_all(core);
-        self.check_repairs(core, now);
-    }
-
-    pub(crate) fn want_all(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
+        self.check_repairs(core, now);
     }
 
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         if class != Class::Control {
             return Turn::Over;
         }
-        if self.coded.is_list_due() && !self.emit_list(core, burst) {
-            return Turn::More;
-        }
+        let went = self.emit_list(core, burst)
+            && self.emit_nacks(core, burst)
+            && self.emit_refusal(core, burst)
+            && self.emit_acknowledgement(core, burst)
+            && self.emit_feedback(core, burst)
+            && self.emit_answers(core, burst);
+        if went { Turn::Over } else { Turn::More }
+    }
+
+    fn emit_nacks(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         while self.nack.due {
             if !self.emit_nack(core, burst) {
-                return Turn::More;
+                return false;
             }
         }
-        if !self.emit_refusal(core, burst) {
-            return Turn::More;
-        }
-        if self.acknowledgement.is_due() && !self.emit_acknowledgement(core, burst) {
-            return Turn::More;
-        }
-        if self.feedback.is_due() && !self.emit_feedback(core, burst) {
-            return Turn::More;
-        }
-        if self.answers.are_due() && !self.emit_answers(core, burst) {
-            return Turn::More;
-        }
-        Turn::Over
+        true
     }
 
     /// Writes a message into the batch; `false` if it must wait for the next one. One beyond the

@@ -75,7 +75,7 @@ impl Incoming {
             if cost > room {
                 return false;
             }
-            if self.is_beyond_repairs(core, number) {
+            if self.exceeds_repairs(core, number) {
                 return true;
             }
             core.assembling += cost;
@@ -184,7 +184,7 @@ impl Incoming {
         let counted = block.counted(shape, number);
         let verdict = self.digests.complete(number, first_bytes(digest));
         self.received -= counted;
-        if self.is_accepted(core, number, verdict) {
+        if self.judge_digest(core, number, verdict) {
             self.received += span;
             self.whole.insert(u64::from(number), u64::from(number) + 1);
             self.check_complete(core);
@@ -204,7 +204,7 @@ impl Incoming {
     }
 
     /// Whether another complete block could not be remembered.
-    pub(super) fn is_beyond_repairs(&self, core: &mut Core, number: u32) -> bool {
+    pub(super) fn exceeds_repairs(&self, core: &mut Core, number: u32) -> bool {
         let number = u64::from(number);
         let is_full = self.whole.len() >= core.config.limits.repairs;
         if is_full && self.whole.would_add_range(number, number + 1) {
@@ -220,7 +220,7 @@ impl Block {
     /// Memory of a block in the file: which segments are there, the places of parity, and parity
     /// beyond the missing segments.
     pub(super) fn disk_cost(block_len: u16, shape: &Shape) -> usize {
-        let parity = shape.coding.parity();
+        let parity = shape.coding.parity;
         let extra = shape.coding.surplus_memory(shape.room.segment);
         let bits = 2 * (usize::from(block_len) + usize::from(parity)).div_ceil(8);
         let places = PLACE_COST * usize::from(parity.min(block_len));

@@ -7,7 +7,6 @@ use super::{Incoming, State};
 use crate::core::Core;
 use crate::indication::{Failure, Finished, Indication};
 use crate::message::Flags;
-use crate::refusal::Reason;
 
 impl Incoming {
     /// Local file name: NORM_INFO of a file, otherwise the object's number (RFC 5740 §4.2.2 leaves
@@ -76,50 +75,20 @@ impl Incoming {
         }
     }
 
-    /// Reason of a failure, if it is reported to the sender.
-    fn storage_reason(failure: &Failure) -> Option<Reason> {
-        match failure {
-            Failure::Storage(error) => Some(Reason::from(error)),
-            Failure::Name => Some(Reason::NotAllowed),
-            Failure::Abandoned
-            | Failure::Ended
-            | Failure::Resumed
-            | Failure::Cancelled
-            | Failure::Silence
-            | Failure::NoReceiver
-            | Failure::Unacknowledged { .. }
-            | Failure::Refused(_)
-            | Failure::Changed
-            | Failure::Damaged
-            | Failure::Settings(_) => None,
-        }
-    }
-
     /// Fails the object, and discards its data unless a later session may resume it.
     pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
         if self.is_over() {
             return;
         }
-        let is_refused = match failure {
-            Failure::Abandoned | Failure::Ended | Failure::Resumed => false,
-            Failure::Cancelled
-            | Failure::Silence
-            | Failure::NoReceiver
-            | Failure::Unacknowledged { .. }
-            | Failure::Storage(_)
-            | Failure::Refused(_)
-            | Failure::Changed
-            | Failure::Damaged
-            | Failure::Name
-            | Failure::Settings(_) => true,
-        };
+        let is_refused = !matches!(failure, Failure::Abandoned | Failure::Ended | Failure::Resumed);
         let is_kept = (!is_refused || failure == Failure::Silence)
             && self.state == State::Receiving
             && self.suspend(core);
         if !is_kept {
             self.forget_record(core);
         }
-        self.state = State::Failed { is_refused, cannot_store: Self::storage_reason(&failure) };
+        let cannot_store = failure.storage_reason();
+        self.state = State::Failed { is_refused, cannot_store };
         self.release(core);
         for block in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= block.cost;

@@ -91,7 +91,7 @@ impl Incoming {
     }
 
     /// Notes that an earlier session may have a part of the object.
-    pub(crate) fn may_resume(&mut self) {
+    pub(crate) fn expect_resumption(&mut self) {
         self.journal.may_resume = true;
     }
 
@@ -167,7 +167,7 @@ impl Incoming {
         if cost > room {
             return;
         }
-        let end = block_len.saturating_add(shape.coding.parity());
+        let end = block_len.saturating_add(shape.coding.parity);
         if block.have.iter().any(|symbol| symbol >= end) {
             return;
         }
@@ -367,7 +367,7 @@ impl Incoming {
             _ => writer.range(RequestFlags::BLOCK, position(first), position(end - 1)),
         };
         if went.is_ok() {
-            self.requested.note_blocks((first, end), now);
+            self.requested.note_blocks((first.into(), end.into()), now);
         }
         went.is_ok()
     }
@@ -383,7 +383,7 @@ impl Incoming {
         let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
         let block_len = shape.partition.block_len(number);
         let Some(block) = self.blocks.get_mut(&number) else { return true };
-        let ranges = ranges_of(block, block_len, shape.coding.parity());
+        let ranges = ranges_of(block, block_len, shape.coding.parity);
         let went = ranges.into_iter().all(|(first, last)| match last - first {
             0 => writer.item(RequestFlags::SEGMENT, position(first)).is_ok(),
             _ => writer.range(RequestFlags::SEGMENT, position(first), position(last)).is_ok(),

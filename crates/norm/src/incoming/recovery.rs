@@ -48,14 +48,14 @@ impl Incoming {
             let block = u32::from(digest.block);
             if block < blocks && !self.is_over() {
                 let verdict = self.digests.announce(block, digest.digest);
-                self.is_accepted(core, block, verdict);
+                self.judge_digest(core, block, verdict);
             }
         }
     }
 
     /// Handles the comparison of a block's digests. Returns `false` if the block is not complete
     /// any more.
-    pub(super) fn is_accepted(&mut self, core: &mut Core, block: u32, verdict: Verdict) -> bool {
+    pub(super) fn judge_digest(&mut self, core: &mut Core, block: u32, verdict: Verdict) -> bool {
         match verdict {
             Verdict::Waits | Verdict::Confirmed => return true,
             Verdict::Differs | Verdict::Fails => {}

@@ -8,7 +8,7 @@ use super::{Incoming, Shape, State};
 use crate::bits::{Bits, len_of};
 use crate::coding::{first_id, is_long};
 use crate::digest::DIGESTS_MAX;
-use crate::message::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
+use crate::message::{Flags, Position, Request, RequestFlags, RequestWriter, Scheme};
 
 /// Maximum number of segments of incomplete blocks that are looked through for one message: a peer
 /// can start many long blocks by one segment each.
@@ -90,7 +90,7 @@ impl Incoming {
             return true;
         }
         self.requested.forget_before(since);
-        if self.requested.is_all_requested() {
+        if self.requested.all_by_others {
             self.all_requested(now);
             return true;
         }
@@ -101,11 +101,11 @@ impl Incoming {
         };
         if self.lacks_info() && is_info_due {
             let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
-            let is_requested = self.requested.is_info_requested();
+            let is_requested = self.requested.info_by_others;
             if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
-            self.requested.note_info(now);
+            self.requested.info_at = Some(now);
         }
         if self.is_info_only {
             return true;
@@ -168,7 +168,7 @@ impl Incoming {
         };
         let went = writer.item(flags, item).is_ok();
         if went {
-            self.requested.note_info(now);
+            self.requested.info_at = Some(now);
         }
         went
     }
@@ -183,13 +183,13 @@ impl Incoming {
         now: Time,
     ) -> bool {
         let (fec, object) = (shape.scheme, self.number());
-        let is_requested = self.requested.is_info_requested();
+        let is_requested = self.requested.info_by_others;
         for block in self.digests.missing(end).take(DIGESTS_MAX) {
             let item = Position { fec, object, id: shape_id(shape, block, 0) };
             if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
-            self.requested.note_info(now);
+            self.requested.info_at = Some(now);
         }
         true
     }
@@ -205,27 +205,21 @@ impl Incoming {
     ) -> bool {
         let (fec, object) = (shape.scheme, self.number());
         let position = |block| Position { fec, object, id: shape_id(shape, block, 0) };
-        for (from, to) in covered.gaps(u64::from(first), u64::from(end)) {
-            let (from, to) = (from as u32, to as u32);
-            let went = if to - from > 2 {
-                let (first, last) = (position(from), position(to - 1));
-                writer.range(RequestFlags::BLOCK, first, last).is_ok()
-            } else {
-                (from..to).all(|block| writer.item(RequestFlags::BLOCK, position(block)).is_ok())
-            };
-            if !went {
+        let all = (u64::from(first), u64::from(end));
+        for run in covered.gaps(all.0, all.1) {
+            if !request_run(writer, run, |block| position(block as u32)) {
                 return false;
             }
-            self.requested.note_blocks((from, to), now);
+            self.requested.note_blocks(run, now);
         }
-        self.requested.count_others((first, end), now);
+        self.requested.count_others(all, now);
         true
     }
 
     /// Notes that another receiver requested the whole object.
     fn all_requested(&mut self, now: Time) {
-        self.requested.note_info(now);
-        self.requested.note_blocks((0, u32::MAX), now);
+        self.requested.info_at = Some(now);
+        self.requested.note_blocks((0, u64::MAX), now);
         for block in self.blocks.values_mut() {
             block.requested_at = Some(now);
         }
@@ -249,14 +243,14 @@ impl Incoming {
     ) -> bool {
         let (fec, object) = (shape.scheme, self.number());
         let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
-        let is_requested = self.requested.is_block_requested(number);
+        let is_requested = self.requested.is_block_requested(number.into());
         let Some(block) = self.blocks.get_mut(&number).filter(|block| block.is_due(since)) else {
             return true;
         };
         let block_len = shape.partition.block_len(number);
         let wanted = block.wanted(
             block_len,
-            (shape.coding.parity(), shape.coding.is_long()),
+            (shape.coding.parity, shape.coding.is_long()),
             shape.room.usable,
         );
         if !is_requested && !block.is_requested(&wanted, block_len) {
@@ -293,32 +287,22 @@ impl Incoming {
             return;
         }
         if flags.contains(RequestFlags::INFO) {
-            self.requested.note_info_by_others();
+            self.requested.info_by_others = true;
         }
         if let Some(stream) = self.stream.as_mut() {
             stream.on_others(request, first, last);
             return;
         }
+        let (block, end) = (first.id.block, last.id.block.max(first.id.block));
         if flags.contains(RequestFlags::BLOCK) {
-            self.requested.note_blocks_by_others(first.id.block, last.id.block.max(first.id.block));
+            self.requested.note_blocks_by_others((block.into(), u64::from(end) + 1));
             return;
         }
-        let Some(shape) = self.shape.as_ref().filter(|_| flags.contains(RequestFlags::SEGMENT))
-        else {
-            return;
-        };
-        let Some(block) = self.blocks.get_mut(&first.id.block) else { return };
-        let block_len = shape.partition.block_len(first.id.block);
-        let end = block_len.saturating_add(shape.coding.parity());
-        let symbols = match request.form {
-            // Here the symbol number holds a count.
-            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
-            Form::Items | Form::Ranges | Form::Other(_) => {
-                first.id.symbol..last.id.symbol.saturating_add(1)
-            }
-        };
-        for symbol in symbols.start..symbols.end.min(end) {
-            block.by_others.insert(symbol);
+        if let (Some(shape), Some(part)) = (&self.shape, self.blocks.get_mut(&block))
+            && flags.contains(RequestFlags::SEGMENT)
+        {
+            let lens = (shape.partition.block_len(block), shape.coding.parity);
+            part.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
         }
     }
 
@@ -341,6 +325,18 @@ fn last_digest(block: Option<u64>, blocks: u32) -> u32 {
         Some(block) if block < u64::from(blocks) => (block as u32).saturating_sub(1),
         Some(_) | None => blocks,
     }
+}
+
+/// Requests the blocks from `first` to before `end`. Returns `false` if there was no room.
+pub(super) fn request_run(
+    writer: &mut RequestWriter<'_>,
+    (first, end): (u64, u64),
+    position: impl Fn(u64) -> Position,
+) -> bool {
+    if end - first > 2 {
+        return writer.range(RequestFlags::BLOCK, position(first), position(end - 1)).is_ok();
+    }
+    (first..end).all(|block| writer.item(RequestFlags::BLOCK, position(block)).is_ok())
 }
 
 /// Requests runs of segments. Returns `false` if there was no room for all.

@@ -76,11 +76,6 @@ impl Sink {
         }
     }
 
-    /// Handle of the session.
-    pub(super) fn handle(&self) -> Handle {
-        self.handle
-    }
-
     pub(super) fn memory(&self) -> usize {
         self.data.values().map(|part| part.len() + PIECE_COST).sum()
     }

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::Time;
-use session::ranges::Ranges;
 
 use super::pieces::{Contradiction, Pieces};
-use super::requests::request_symbols;
+use super::requests::{request_run, request_symbols};
 use super::{
     Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
     State,
@@ -18,10 +17,10 @@ use crate::bits::Bits;
 use crate::config::{Join, Limits};
 use crate::indication::Piece;
 use crate::message::{
-    Data, Form, Fti, PayloadId, Position, Request, RequestFlags, RequestWriter, STREAM_HEADER_LEN,
+    Data, Fti, PayloadId, Position, Request, RequestFlags, RequestWriter, STREAM_HEADER_LEN,
     Scheme, StreamHeader,
 };
-use crate::requested::OTHERS_MAX;
+use crate::requested::Requested;
 
 /// Segment of a stream, with an unwrapped block number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,11 +50,7 @@ pub(super) struct Stream {
     /// Position of the sender: all earlier segments are known to have been sent.
     through: Place,
     blocks: BTreeMap<u64, Part>,
-    /// Requested blocks without any received segment: first, end (exclusive), and time of the
-    /// request.
-    requested: Vec<(u64, u64, Time)>,
-    /// Blocks requested by others.
-    by_others: Ranges,
+    requested: Requested,
     pieces: Pieces,
 }
 
@@ -71,14 +66,14 @@ impl Stream {
     fn new(fti: &Fti, coding: &Coding, limits: &Limits) -> Option<Self> {
         let symbol_len = STREAM_HEADER_LEN + usize::from(fti.segment_size);
         let block = u64::from(fti.block_len) * u64::from(fti.segment_size);
-        let mask = coding.scheme().block_mask(16);
+        let mask = coding.scheme.block_mask(16);
         let most = u64::from(mask / 4).max(2);
         let kept = fti.object_size.checked_div(block)?.clamp(1, most);
         let window = limits.stream / (usize::from(fti.block_len) * symbol_len).max(1);
         let window = window.min(limits.repairs);
         (window > 0).then(|| Self {
             block_len: fti.block_len,
-            parity: coding.parity(),
+            parity: coding.parity,
             usable: coding.parity_most(fti.block_len, limits.coding_work),
             symbol_len,
             mask,
@@ -88,8 +83,7 @@ impl Stream {
             newest: 0,
             through: Place::default(),
             blocks: BTreeMap::new(),
-            requested: Vec::new(),
-            by_others: Ranges::new(),
+            requested: Requested::default(),
             pieces: Pieces::default(),
         })
     }
@@ -97,17 +91,15 @@ impl Stream {
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
         // Readable bytes are accounted for where written ones are.
-        let requested =
-            self.requested.capacity() * size_of::<(u64, u64, Time)>() + self.by_others.len() * 32;
-        blocks.sum::<usize>() + requested + size_of::<Self>()
+        blocks.sum::<usize>() + self.requested.memory() + size_of::<Self>()
     }
 
     pub(super) fn delivered(&self) -> u64 {
-        self.pieces.appended()
+        self.pieces.appended
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        !self.pieces.has_gap()
+        !self.pieces.has_gap
     }
 
     /// Unwraps the block number of a message relative to the newest block.
@@ -144,7 +136,7 @@ impl Stream {
 
     /// Blocks that may be incomplete and for which there is room.
     fn expected(&self) -> std::ops::Range<u64> {
-        let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) else { return 0..0 };
+        let Some(next) = self.next.filter(|_| !self.pieces.has_ended) else { return 0..0 };
         let end = self.through.block + u64::from(self.through.symbol > 0);
         next.block..end.min(next.block + self.window).max(next.block)
     }
@@ -173,18 +165,9 @@ impl Stream {
         (self.expected().contains(&block) && !self.blocks.contains_key(&block)).then_some(block)
     }
 
-    /// Blocks without any received segment that were requested after `since`.
-    fn requested_since(&self, since: Time) -> Ranges {
-        let mut ranges = Ranges::new();
-        for (first, end, _) in self.requested.iter().filter(|(_, _, at)| *at > since) {
-            ranges.insert(*first, *end);
-        }
-        ranges
-    }
-
     /// Whether anything missing was not requested after `since`.
     pub(super) fn lacks(&self, since: Time) -> bool {
-        let (expected, known) = (self.expected(), self.requested_since(since));
+        let (expected, known) = (self.expected(), self.requested.blocks(since));
         let is_due = |tail: &u64| !known.contains(*tail) && !self.wanted(*tail, None).is_empty();
         let tail = self.tail();
         if tail.as_ref().is_some_and(is_due) {
@@ -210,13 +193,10 @@ impl Stream {
         position: impl Fn(u32, u16) -> Position,
         (now, since): (Time, Time),
     ) -> bool {
-        self.requested.retain(|(_, _, at)| *at > since);
+        self.requested.forget_before(since);
         let (expected, tail) = (self.expected(), self.tail());
-        let mut covered = self.requested_since(since);
-        let tail_due = tail.filter(|tail| !covered.contains(*tail));
-        for (first, end) in self.by_others.iter() {
-            covered.insert(first, end);
-        }
+        let tail_due = tail.filter(|tail| !self.requested.blocks(since).contains(*tail));
+        let mut covered = self.requested.covered(since);
         let mut parts = Vec::new();
         for (number, part) in self.blocks.range(expected.clone()) {
             covered.insert(*number, number + 1);
@@ -251,16 +231,10 @@ impl Stream {
         while first < end {
             // A range must not wrap.
             let stop = end.min((first | u64::from(self.mask)) + 1);
-            let item = |number: u64| position(self.wire(number), 0);
-            let went = if stop - first > 2 {
-                writer.range(RequestFlags::BLOCK, item(first), item(stop - 1)).is_ok()
-            } else {
-                (first..stop).all(|number| writer.item(RequestFlags::BLOCK, item(number)).is_ok())
-            };
-            if !went {
+            if !request_run(writer, (first, stop), |number| position(self.wire(number), 0)) {
                 return false;
             }
-            self.requested.push((first, stop, now));
+            self.requested.note_blocks((first, stop), now);
             first = stop;
         }
         true
@@ -275,7 +249,7 @@ impl Stream {
     ) -> bool {
         let part = self.blocks.get(&number);
         let wanted = self.wanted(number, part);
-        let is_requested = self.by_others.contains(number)
+        let is_requested = self.requested.is_block_requested(number)
             || part.is_some_and(|part| part.block.is_requested(&wanted, self.block_len));
         let wire = self.wire(number);
         if !is_requested && !request_symbols(writer, &wanted, |symbol| position(wire, symbol)) {
@@ -283,7 +257,7 @@ impl Stream {
         }
         match self.blocks.get_mut(&number) {
             Some(part) => part.block.requested_at = Some(now),
-            None => self.requested.push((number, number + 1, now)),
+            None => self.requested.note_blocks((number, number + 1), now),
         }
         true
     }
@@ -296,29 +270,17 @@ impl Stream {
             let (start, expected) = (self.unwrap(from), self.expected());
             let end = (start + u64::from(count) + 1).min(expected.end);
             let start = start.max(expected.start);
-            if self.by_others.len() < OTHERS_MAX || !self.by_others.would_add_range(start, end) {
-                self.by_others.insert(start, end);
-            }
+            self.requested.note_blocks_by_others((start, end));
             return;
         }
-        let number = self.unwrap(from);
-        let block_len = self.block_len;
-        let end = block_len.saturating_add(self.parity);
-        let Some(part) = self.blocks.get_mut(&number) else { return };
-        let symbols = match request.form {
-            // Here the symbol number holds a count.
-            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
-            Form::Items | Form::Ranges | Form::Other(_) => {
-                first.id.symbol..last.id.symbol.saturating_add(1)
-            }
-        };
-        for symbol in symbols.start..symbols.end.min(end) {
-            part.block.by_others.insert(symbol);
+        let (number, lens) = (self.unwrap(from), (self.block_len, self.parity));
+        if let Some(part) = self.blocks.get_mut(&number) {
+            part.block.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
         }
     }
 
     pub(super) fn forget_others(&mut self) {
-        self.by_others = Ranges::new();
+        self.requested.forget_others();
         for part in self.blocks.values_mut() {
             part.block.by_others = Bits::new();
         }
@@ -327,12 +289,12 @@ impl Stream {
     /// Whether all segments up to and including this one were delivered.
     pub(super) fn has_through(&self, id: PayloadId) -> bool {
         let place = Place { block: self.unwrap(id.block), symbol: id.symbol };
-        self.next.is_some_and(|next| next > place) || self.pieces.has_ended()
+        self.next.is_some_and(|next| next > place) || self.pieces.has_ended
     }
 
     /// Delivers the next segments in order.
     fn deliver(&mut self, core: &mut Core) -> Result<(), Contradiction> {
-        while let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) {
+        while let Some(next) = self.next.filter(|_| !self.pieces.has_ended) {
             let Some(part) = self.blocks.get(&next.block) else { break };
             if !part.block.have.contains(next.symbol) && !part.is_whole {
                 break;
@@ -363,14 +325,12 @@ impl Stream {
         if let Some(part) = self.blocks.remove(&number) {
             core.assembling -= part.block.cost;
         }
-        self.by_others.remove(number, number + 1);
     }
 
     /// Skips to a block because the sender dropped everything before; received segments in between
     /// are delivered.
     fn skip_to(&mut self, core: &mut Core, block: u64) -> Result<(), Contradiction> {
-        while let Some(next) =
-            self.next.filter(|next| next.block < block && !self.pieces.has_ended())
+        while let Some(next) = self.next.filter(|next| next.block < block && !self.pieces.has_ended)
         {
             let is_here = self
                 .blocks
@@ -385,8 +345,7 @@ impl Stream {
                 self.next = Some(Place { block: next, symbol: 0 });
             }
         }
-        self.requested.retain(|(_, end, _)| *end > block);
-        self.by_others.remove(0, block);
+        self.requested.forget_blocks(block);
         self.deliver(core)
     }
 
@@ -461,7 +420,7 @@ impl Incoming {
 
     /// Notes that this is the sender's last segment so far.
     pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
-        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.pieces.has_ended()) else {
+        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.pieces.has_ended) else {
             return;
         };
         let block = stream.note_block(id.block, core.config.receiver.streams);
@@ -513,7 +472,7 @@ impl Incoming {
         let number = stream.note_block(data.id.block, core.config.receiver.streams);
         stream.through = stream.through.max(Place { block: number, symbol: 0 });
         let Some(next) = stream.next else { return true };
-        if number < next.block || stream.pieces.has_ended() {
+        if number < next.block || stream.pieces.has_ended {
             core.stats.duplicate_data += 1;
             return true;
         }
@@ -522,7 +481,7 @@ impl Incoming {
             let result = stream.skip_to(core, number + 1 - stream.kept);
             self.delivered(core, &result);
             let Some(stream) = self.stream.as_mut() else { return true };
-            if stream.next.is_none_or(|next| number < next.block) || stream.pieces.has_ended() {
+            if stream.next.is_none_or(|next| number < next.block) || stream.pieces.has_ended {
                 return true;
             }
         }
@@ -550,13 +509,7 @@ impl Incoming {
             core.stats.duplicate_data += 1;
             return true;
         }
-        if symbol < block_len {
-            block.make_place(symbol, block_len, symbol_len);
-            block.put_whole(symbol, symbol_len, data.payload);
-        } else if let Some(place) = block.free_place(block_len) {
-            block.put_whole(place, symbol_len, data.payload);
-            block.parity.insert(place, symbol);
-        }
+        block.add(symbol, block_len, symbol_len, data.payload);
         if block.have.len() >= u32::from(block_len) {
             let how = (&shape.coding, shape.room);
             if block.parity.is_empty() || Self::recover(core, how, block, block_len) {
@@ -587,7 +540,7 @@ impl Incoming {
 
     fn check_ended(&mut self, core: &mut Core) {
         let Some(stream) = self.stream.as_mut() else { return };
-        if self.state == State::Receiving && stream.pieces.has_ended() && stream.pieces.is_empty() {
+        if self.state == State::Receiving && stream.pieces.has_ended && stream.pieces.is_empty() {
             stream.clear(core);
             self.state = State::Done;
             self.finished(core, Ok(()), None);

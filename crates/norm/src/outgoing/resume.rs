@@ -71,10 +71,6 @@ impl Resume {
         self.blocks.len() * 32 + self.parts.len() * 4096
     }
 
-    pub(super) fn is_querying(&self) -> bool {
-        self.query != Query::None
-    }
-
     /// Whether receivers have a source segment of a block that was not sent yet.
     pub(super) fn has(&self, block: u32, symbol: u16) -> bool {
         self.parts.get(&block).is_some_and(|part| part.contains(symbol))
@@ -145,11 +141,11 @@ impl Outgoing {
 
     /// Whether receivers are being queried for what they have.
     pub(crate) fn is_querying(&self) -> bool {
-        self.resume.is_querying()
+        self.resume.query != Query::None
     }
 
     /// Notes a sent NORM_INFO. Returns whether it is a query, to which receivers reply after a probe.
-    pub(super) fn info_went(&mut self, at: Time) -> bool {
+    pub(super) fn on_info_sent(&mut self, at: Time) -> bool {
         let query = &mut self.resume.query;
         *query = match *query {
             Query::None => return false,
@@ -168,13 +164,13 @@ impl Outgoing {
         }
         let is_due = now.since(last) >= (round_trip / 4).max(APART_LEAST);
         if is_due {
-            self.info_turn.call();
+            self.info_turn.is_due = true;
         }
         is_due
     }
 
     /// Ends the query if a receiver reports that it has nothing.
-    pub(super) fn has_reported(&mut self, of: &ReportOf) {
+    pub(super) fn end_query_of_fresh(&mut self, of: &ReportOf) {
         let Some(shape) = &self.shape else { return };
         let is_fresh = of.block == 0 && of.arrived == 0;
         if is_fresh && of.missing == shape.partition.block_len(0) {
@@ -202,7 +198,7 @@ impl Outgoing {
 
     /// Processes a receiver's list of everything that it lacks. `newest` is the newest message that
     /// it had received.
-    pub(crate) fn listed(
+    pub(crate) fn on_list(
         &mut self,
         core: &mut Core,
         (now, node, newest): (Time, NodeId, Option<u16>),
@@ -294,7 +290,7 @@ impl Outgoing {
             return false;
         }
         let row = part.and_then(|part| part.iter().find(|symbol| *symbol >= block_len));
-        let row = row.map_or(0, |symbol| symbol - block_len).min(shape.coding.parity());
+        let row = row.map_or(0, |symbol| symbol - block_len).min(shape.coding.parity);
         self.coded.change(block, |state| state.next_row = state.next_row.max(row));
         if is_all || part.is_some() {
             let lacks = (0..at).filter(|symbol| lacks(*symbol));

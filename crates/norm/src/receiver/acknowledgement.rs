@@ -13,8 +13,9 @@ use crate::message::{
 use crate::report::EXT_REPORT;
 
 /// Acknowledgement requested by a sender.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Confirmed {
+    #[default]
     Nothing,
     /// Sent after a delay, so that receivers of a group do not all send theirs at once.
     Delayed(Position),
@@ -22,7 +23,7 @@ enum Confirmed {
 }
 
 /// Acknowledgements of a sender's positions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Acknowledgement {
     /// Position to acknowledge once everything before it has arrived.
     wanted: Option<Position>,
@@ -31,10 +32,6 @@ pub(super) struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    pub(super) fn new() -> Self {
-        Self { wanted: None, confirmed: Confirmed::Nothing }
-    }
-
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.is_some()
     }

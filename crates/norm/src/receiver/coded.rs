@@ -35,10 +35,6 @@ pub(super) struct CodedReports {
 }
 
 impl CodedReports {
-    pub(super) fn is_list_due(&self) -> bool {
-        self.is_list_due
-    }
-
     /// Notes a message of the sender.
     pub(super) fn arrived(&mut self, sequence: u16) {
         let Some(newest) = self.newest else {
@@ -97,6 +93,9 @@ impl Receiver {
     /// Sends a list of everything that a resumed object lacks. Returns `false` if the message must
     /// wait for the next batch.
     pub(super) fn emit_list(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        if !self.coded.is_list_due {
+            return true;
+        }
         let now = burst.departure();
         let report = self.coded_report();
         let header = NACK_HEADER + REPORT_LEN + LIST_LEN;

@@ -33,7 +33,7 @@ struct Probe {
 }
 
 /// Feedback on the sender's round trip and rate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Feedback {
     probe: Option<Probe>,
     reception: Reception,
@@ -46,17 +46,7 @@ pub(super) struct Feedback {
 
 impl Feedback {
     pub(super) fn new() -> Self {
-        Self {
-            probe: None,
-            reception: Reception::new(),
-            is_due: false,
-            quiet_until: Time::ZERO,
-            claimed: 0.0,
-        }
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.is_due
+        Self { reception: Reception::new(), ..Self::default() }
     }
 
     /// Rate advertised by the sender, in bytes per second.
@@ -110,7 +100,7 @@ impl Receiver {
         let round = (self.timing.grtt, rate);
         let is_event = reception.arrived(now, sequence, (len, is_data), round);
         // The sender waits for this report, because this receiver sets its rate.
-        if is_event && rate.is_some() && reception.role() != Role::Other {
+        if is_event && rate.is_some() && reception.role != Role::Other {
             self.answer(core);
         }
     }
@@ -133,7 +123,7 @@ impl Receiver {
         let Some(rate) = rate.map(message::rate).filter(|_| !core.config.receiver.silent) else {
             return;
         };
-        if self.is_alone() || self.feedback.reception.role() != Role::Other {
+        if self.is_alone() || self.feedback.reception.role != Role::Other {
             self.answer(core);
         } else if !self.base.is_armed(Alarm::Feedback) && now >= self.feedback.quiet_until {
             let (grtt, most) = (self.timing.grtt, self.quiet());
@@ -184,6 +174,9 @@ impl Receiver {
     }
 
     pub(super) fn emit_feedback(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        if !self.feedback.is_due {
+            return true;
+        }
         let report = self.coded_report().map(|report| report.encode());
         let report = report.as_ref().map(|value| [Extension { kind: EXT_REPORT, value }]);
         let others = report.as_ref().map_or(Extensions::NONE, |report| Extensions::new(report));

@@ -13,7 +13,7 @@ use crate::message::{Ack, Body, NodeId, NodeList};
 impl Receiver {
     /// Processes the end of the sender's session (§4.2.3.2): incomplete objects fail.
     pub(super) fn on_end(&mut self, core: &mut Core, now: Time) {
-        if self.life.end() {
+        if std::mem::replace(&mut self.life.has_ended, true) {
             return;
         }
         let SenderId { path: peer, node: NodeId(node) } = self.sender;
@@ -65,7 +65,7 @@ impl Receiver {
     /// Schedules the reply within a round trip, so that not all receivers reply at once (§5.5.3).
     fn want_answer(&mut self, core: &mut Core, now: Time) {
         if self.is_alone() {
-            self.answers.call();
+            self.answers.is_due = true;
             self.base.want(&mut core.shared, Class::Control);
         } else if !self.base.is_armed(Alarm::Answer) {
             let wait = self.timing.grtt.mul_f64(core.rng.unit());
@@ -75,14 +75,16 @@ impl Receiver {
 
     /// Sends the application's answers. Returns `false` if an answer must wait for the next batch.
     pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        while let Some((kind, id, bytes)) = self.answers.due() {
+        while self.answers.is_due
+            && let Some((kind, id, bytes)) = self.answers.due()
+        {
             let ack = Ack { id, ..self.ack(kind, burst.departure(), &bytes) };
             if !self.push(core, burst, Body::Ack(ack)) {
                 return false;
             }
             self.answers.went(kind, id);
         }
-        self.answers.all_went();
+        self.answers.is_due = false;
         true
     }
 }

@@ -35,19 +35,18 @@ pub(super) const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
 const NACKS_MAX: u32 = 16;
 
 /// State of a round of requests in a group (RFC 5740 §5.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Round {
+    #[default]
     Idle,
     /// Waiting for requests of others.
     Backoff,
     /// Waiting for repairs.
-    Holdoff {
-        since: Time,
-    },
+    Holdoff { since: Time },
 }
 
 /// Rounds of requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) round: Round,
     pub(super) due: bool,
@@ -70,20 +69,6 @@ impl Rounds {
     /// Stops all rounds.
     pub(super) fn stop(&mut self) {
         (self.round, self.due) = (Round::Idle, false);
-    }
-
-    pub(super) fn new() -> Self {
-        Self {
-            round: Round::Idle,
-            due: false,
-            sent: 0,
-            since: Time::ZERO,
-            first_at: Time::ZERO,
-            took: Duration::ZERO,
-            unanswered: 0,
-            answered_in: None,
-            arrivals: ArrivalRate::new(),
-        }
     }
 }
 

@@ -18,7 +18,7 @@ struct Golden {
 
 macro_rules! golden {
     ($name:literal) => {
-        include_str!(concat!("../../../../testdata/vectors/norm/", $name, ".hex"))
+        include_str!(concat!("../../../../../testdata/vectors/norm/", $name, ".hex"))
     };
 }
 
