@@ -148,8 +148,7 @@ impl Node {
         }
         let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
         if let Some(object) = receiver.object(number) {
-            object.wait_for_other(waits);
-            object.resume_late(&mut self.core);
+            object.resume_late(&mut self.core, waits);
         }
         receiver.greeted(&mut self.core, now);
     }

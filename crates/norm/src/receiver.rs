@@ -328,7 +328,7 @@ impl Receiver {
                 object.is_held = true;
             }
             if core.partials.may_resume() {
-                object.expect_resumption();
+                object.may_resume = true;
             }
             // The sender may no longer have objects before the first known one.
             if self.numbers.has_begun() || number == named {

@@ -9,27 +9,35 @@ use session::ranges::Ranges;
 /// requested once too often.
 const OTHERS_MAX: usize = 1024;
 
-/// Requested parts of an object, except incomplete blocks.
+/// Requests for NORM_INFO or the whole object.
+#[derive(Debug, Default)]
+pub(crate) struct InfoRequested {
+    /// Time of the last request.
+    pub(crate) at: Option<Time>,
+    pub(crate) by_others: bool,
+    /// Whether others requested the whole object.
+    pub(crate) all_by_others: bool,
+}
+
+impl InfoRequested {
+    /// Whether nothing was requested after `since`.
+    pub(crate) fn is_due(&self, since: Time) -> bool {
+        self.at.is_none_or(|at| at <= since)
+    }
+}
+
+/// Requested blocks of an object, except incomplete ones.
 #[derive(Debug, Default)]
 pub(crate) struct Requested {
-    /// Time of the last request for NORM_INFO or the whole object.
-    pub(crate) info_at: Option<Time>,
     /// Blocks without any received segment: first, end (exclusive) and time of the request, the
     /// latest last.
     blocks: Vec<(u64, u64, Time)>,
-    pub(crate) info_by_others: bool,
-    pub(crate) all_by_others: bool,
     blocks_by_others: Ranges,
 }
 
 impl Requested {
     pub(crate) fn memory(&self) -> usize {
         self.blocks.capacity() * size_of::<(u64, u64, Time)>() + self.blocks_by_others.len() * 32
-    }
-
-    /// Whether NORM_INFO was requested after `since`.
-    pub(crate) fn has_info(&self, since: Time) -> bool {
-        self.info_at.is_some_and(|at| at > since)
     }
 
     pub(crate) fn note_blocks(&mut self, (first, end): (u64, u64), at: Time) {
@@ -69,10 +77,6 @@ impl Requested {
         ranges
     }
 
-    pub(crate) fn note_all_by_others(&mut self) {
-        (self.info_by_others, self.all_by_others) = (true, true);
-    }
-
     pub(crate) fn note_blocks_by_others(&mut self, (start, end): (u64, u64)) {
         if self.blocks_by_others.len() < OTHERS_MAX
             || !self.blocks_by_others.would_add_range(start, end)
@@ -93,7 +97,6 @@ impl Requested {
 
     /// Forgets the requests of others when a new round begins.
     pub(crate) fn forget_others(&mut self) {
-        (self.info_by_others, self.all_by_others) = (false, false);
         self.blocks_by_others = Ranges::new();
     }
 }
@@ -106,10 +109,10 @@ mod tests {
     fn earlier_requests_do_not_count() {
         let mut requested = Requested::default();
         let [start, early, late] = [0, 1, 2].map(Time::from_secs);
-        requested.info_at = Some(early);
+        let info = InfoRequested { at: Some(early), ..InfoRequested::default() };
         requested.note_blocks((3, 5), early);
         requested.note_blocks((5, 9), late);
-        assert!(requested.has_info(start) && !requested.has_info(early));
+        assert!(!info.is_due(start) && info.is_due(early));
         assert_eq!(requested.blocks(start).iter().collect::<Vec<_>>(), [(3, 9)]);
         assert_eq!(requested.blocks(early).iter().collect::<Vec<_>>(), [(5, 9)]);
         assert_eq!(requested.blocks(late).len(), 0, "a request made at that moment is due again");
@@ -126,13 +129,7 @@ mod tests {
         requested.count_others((0, 6), Time::from_secs(1));
         requested.count_others((8, 9), Time::from_secs(1));
         assert_eq!(requested.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
-        requested.note_all_by_others();
-        assert!(requested.all_by_others && requested.info_by_others);
         requested.forget_others();
-        assert!(
-            !requested.all_by_others
-                && !requested.info_by_others
-                && !requested.is_block_requested(4)
-        );
+        assert!(!requested.is_block_requested(4));
     }
 }

@@ -53,8 +53,8 @@ impl Receiver {
     /// Report on the newest coded object.
     pub(super) fn coded_report(&mut self) -> Option<Report> {
         let newest = self.coded.newest?;
-        let of = |(number, object): (&u64, &Incoming)| Some((*number, object.report_of()?));
-        let under_way = self.objects.iter().rev().find_map(of);
+        let state = |(number, object): (&u64, &Incoming)| Some((*number, object.report_of()?));
+        let under_way = self.objects.iter().rev().find_map(state);
         let (number, of) = match (under_way, self.coded.last) {
             // The object is complete, or was given up.
             (Some((older, _)), Some((number, of))) if older < number => {

@@ -116,7 +116,7 @@ impl Receiver {
         self.feedback.probe = Some(Probe { send_time, arrived_at: now, sequence, rate });
         let own = nodes.iter().find(|entry| entry.node == core.node);
         self.feedback.reception.assigned(own);
-        let due = self.objects.values_mut().filter_map(|object| object.probed().then_some(()));
+        let due = self.objects.values_mut().filter_map(|object| object.repeat_list().then_some(()));
         if due.count() > 0 {
             self.want_list(core);
         }

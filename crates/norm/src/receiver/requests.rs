@@ -10,9 +10,9 @@ use super::{BACKOFF_OF_MANY, Receiver};
 use crate::config::Nacking;
 use crate::core::{Alarm, Core};
 use crate::grtt::backoff;
-use crate::incoming::Incoming;
 use crate::incoming::joined::EXT_LACKS;
 use crate::incoming::price::ItemPrice;
+use crate::incoming::{Incoming, RequestRound};
 use crate::message::{
     Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,
 };
@@ -192,9 +192,9 @@ impl Receiver {
             };
         }
         let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
-        let price = self.item_price(core);
-        let lacks = self.request_joined(&mut writer, (now, since, price));
-        let is_all = lacks.is_none() && self.request_listed(&mut writer, (now, since, price));
+        let round = RequestRound { now, since, price: self.item_price(core) };
+        let lacks = self.request_joined(&mut writer, round);
+        let is_all = lacks.is_none() && self.request_listed(&mut writer, round);
         self.nack.sent += 1;
         self.nack.due = !is_all && self.nack.sent < NACKS_MAX && !writer.is_empty();
         let requests = writer.finish();
@@ -249,27 +249,23 @@ impl Receiver {
     fn request_joined(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        (now, since, price): (Time, Time, ItemPrice),
+        round: RequestRound,
     ) -> Option<u16> {
         let reach = self.reach;
         let mut objects = self.objects.range_mut(..=reach.object);
         objects.find_map(|(number, object)| {
             let block = (*number == reach.object).then_some(reach.block);
-            object.request_joined(writer, block, (now, since), price)
+            object.request_joined(writer, block, round)
         })
     }
 
     /// Lists missing data. Returns `false` if there was no room for all.
-    fn request_listed(
-        &mut self,
-        writer: &mut RequestWriter<'_>,
-        how: (Time, Time, ItemPrice),
-    ) -> bool {
+    fn request_listed(&mut self, writer: &mut RequestWriter<'_>, round: RequestRound) -> bool {
         let (reach, scheme) = (self.reach, self.scheme);
         let mut objects = self.objects.range_mut(..=reach.object);
         objects.all(|(number, object)| {
             let block = (*number == reach.object).then_some(reach.block);
-            object.request(writer, scheme, block, how)
+            object.request(writer, scheme, block, round)
         })
     }
 
