@@ -2,14 +2,13 @@
 
 use engine::{PathId, Receive, Time};
 use session::Base;
-use session::path::Handle;
 
 use super::core::Core;
 use super::indication::{Failure, Limit};
 use super::receiver::{Receiver, SenderId};
 use super::report::Report;
 use super::sender::Sender;
-use super::{Node, Session};
+use super::{Node, Slot};
 use crate::message::{Ack, Body, Command, Message, Nack, NodeId};
 
 impl Node {
@@ -36,23 +35,16 @@ impl Node {
 
     /// Processes a reply to the sender with this instance of the node.
     fn on_reply(&mut self, instance: u16, process: impl FnOnce(&mut Sender, &mut Core)) {
-        let mut senders = self.senders.values();
-        let is_its = |handle: &&Handle| matches!(self.slots.get(**handle), Some(Session::Sender(it)) if it.is(instance));
-        let handle = senders.find(is_its).copied();
-        match handle.and_then(|handle| self.slots.get_mut(handle)) {
-            Some(Session::Sender(sender)) => process(sender, &mut self.core),
-            Some(Session::Receiver(_) | Session::Object { .. }) | None => {
-                self.core.stats.stray += 1;
-            }
+        match self.senders.values_mut().find(|sender| sender.is(instance)) {
+            Some(sender) => process(sender, &mut self.core),
+            None => self.core.stats.stray += 1,
         }
         self.free_places();
     }
 
     /// Processes a reply to another node.
     fn on_overheard(&mut self, server: SenderId, process: impl FnOnce(&mut Receiver, &mut Core)) {
-        let handle = self.receivers.get(&server).copied();
-        let session = handle.and_then(|handle| self.slots.get_mut(handle));
-        if let Some(Session::Receiver(receiver)) = session {
+        if let Some(receiver) = self.receivers.get_mut(&server) {
             process(receiver, &mut self.core);
         }
     }
@@ -95,23 +87,23 @@ impl Node {
         if is_end && !self.receivers.contains_key(&key) {
             return;
         }
-        let Some(handle) = self.receiver(now, key, receive.from, header) else {
+        if !self.begin_receiver(now, key, receive.from, header) {
             self.core.stats.stray += 1;
             return;
-        };
-        let session = self.slots.get(handle);
-        let may_begin = matches!(session, Some(Session::Receiver(receiver)) if receiver.may_begin(&self.core, &message.body));
+        }
+        let receiver = self.receivers.get(&key);
+        let may_begin = receiver.is_some_and(|it| it.may_begin(&self.core, &message.body));
         let number = match &message.body {
             _ if !may_begin => None,
-            Body::Info(info) => self.reach_object(handle, info.object),
-            Body::Data(data) => self.reach_object(handle, data.object),
-            Body::Command(Command::Flush { object, .. }) => self.reach_object(handle, *object),
+            Body::Info(info) => self.reach_object(key, info.object),
+            Body::Data(data) => self.reach_object(key, data.object),
+            Body::Command(Command::Flush { object, .. }) => self.reach_object(key, *object),
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
         };
         if matches!(message.body, Body::Command(Command::Cc { .. })) {
-            self.take_over(now, handle);
+            self.take_over(now, key);
         }
-        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+        let Some(receiver) = self.receivers.get_mut(&key) else { return };
         let core = &mut self.core;
         let is_data = matches!(message.body, Body::Data(_));
         receiver.arrived(core, now, message.sequence, (len, is_data));
@@ -130,100 +122,89 @@ impl Node {
         receiver.greeted(core, now);
         receiver.reseat(core);
         if matches!(message.body, Body::Info(_)) {
-            self.take_over(now, handle);
+            self.take_over(now, key);
         }
         self.free_places();
     }
 
     /// Resumes objects of senders that fell silent, if this one offers the same.
-    fn take_over(&mut self, now: Time, handle: Handle) {
-        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return };
-        let Some((number, identity)) = receiver.fresh(&self.core) else { return };
+    fn take_over(&mut self, now: Time, key: SenderId) {
+        let core = &mut self.core;
+        let Some((number, identity)) = self.receivers.get(&key).and_then(|it| it.fresh(core))
+        else {
+            return;
+        };
         let mut waits = false;
-        let others: Vec<_> = self.receivers.values().copied().collect();
-        for other in others.into_iter().filter(|other| *other != handle) {
-            if let Some(Session::Receiver(receiver)) = self.slots.get_mut(other) {
-                waits |= receiver.yield_to(&mut self.core, now, &identity) == Some(false);
-            }
+        for (_, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
+            waits |= other.yield_to(core, now, &identity) == Some(false);
         }
-        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+        let Some(receiver) = self.receivers.get_mut(&key) else { return };
         if let Some(object) = receiver.object(number) {
-            object.resume_late(&mut self.core, waits);
+            object.resume_late(core, waits);
         }
-        receiver.greeted(&mut self.core, now);
+        receiver.greeted(core, now);
     }
 
-    /// Session of a sender; one that restarted gets a new session.
-    fn receiver(
+    /// Begins the session of a sender, if there is none; one that restarted gets a new session.
+    /// Returns `false` if there is no room, or the message is a late one.
+    fn begin_receiver(
         &mut self,
         now: Time,
         key: SenderId,
         from: PathId,
         header: crate::message::Sender,
-    ) -> Option<Handle> {
+    ) -> bool {
         let mut former = None;
-        if let Some(handle) = self.receivers.get(&key).copied() {
-            if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-                if receiver.greet(&mut self.core, now, from, header) {
-                    return Some(handle);
-                }
-                if receiver.is_former(now, header.instance) {
-                    return None;
-                }
-                former = Some(receiver.former(now));
-                receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
+        if let Some(receiver) = self.receivers.get_mut(&key) {
+            if receiver.greet(&mut self.core, now, from, header) {
+                return true;
             }
-            self.forget(key);
+            if receiver.is_former(now, header.instance) {
+                return false;
+            }
+            former = Some(receiver.former(now));
+            self.forget(now, key);
         }
         if self.receivers.len() >= self.core.config.limits.senders && !self.make_room(now) {
             self.core.user.limit_reached(Limit::Senders);
-            return None;
+            return false;
         }
         let handle = self.slots.reserve();
-        let config = &self.core.config.receiver;
+        self.slots.fill(handle, Slot::Receiver(key));
         // Replies go to the group, where others receive them, or to the sender alone.
-        let to = if config.unicast_nack { from } else { key.path };
+        let to = if self.core.config.receiver.unicast_nack { from } else { key.path };
         let base = Base::new(&mut self.core.shared.paths, handle, Some(to), now);
         let receiver = Receiver::new(base, key, from, header, former);
-        self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
-        self.receivers.insert(key, handle);
-        Some(handle)
+        self.receivers.insert(key, Box::new(receiver));
+        true
     }
 
     /// Forgets a sender to make room for another, if one gives way.
     fn make_room(&mut self, now: Time) -> bool {
-        let ranks = self.receivers.iter().filter_map(|(key, handle)| {
-            let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
-            Some((receiver.gives_way(now)?, *key, *handle))
-        });
-        let Some((_, key, handle)) = ranks.min() else { return false };
-        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-            receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
-        }
-        self.forget(key);
+        let ranks = self.receivers.iter();
+        let ranks = ranks.filter_map(|(key, it)| Some((it.gives_way(now)?, *key)));
+        let Some((_, key)) = ranks.min() else { return false };
+        self.forget(now, key);
         true
     }
 
-    fn forget(&mut self, key: SenderId) {
-        let Some(handle) = self.receivers.remove(&key) else { return };
-        if let Some(Session::Receiver(mut receiver)) = self.slots.take(handle) {
-            receiver.base.disarm_all(&mut self.core.shared);
-        }
+    fn forget(&mut self, now: Time, key: SenderId) {
+        let Some(mut receiver) = self.receivers.remove(&key) else { return };
+        receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
+        receiver.base.disarm_all(&mut self.core.shared);
+        self.slots.take(receiver.base.seat.handle);
         self.core.user.limit_left(Limit::Senders);
         self.free_places();
     }
 
-    fn reach_object(&mut self, handle: Handle, number: u16) -> Option<u64> {
-        // Slots are created first: the receiver has no access to them.
-        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return None };
-        let range = receiver.to_begin(&self.core, number);
+    fn reach_object(&mut self, key: SenderId, number: u16) -> Option<u64> {
+        let receiver = self.receivers.get_mut(&key)?;
         let mut places: Vec<_> = Vec::new();
-        for number in range {
+        for number in receiver.to_begin(&self.core, number) {
             let place = self.slots.reserve();
-            self.slots.fill(place, Session::Object { of: handle, number });
+            self.slots.fill(place, Slot::Received(key, number));
             places.push(place);
         }
-        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return None };
         receiver.begin(&mut self.core, number, &places)
     }
 }

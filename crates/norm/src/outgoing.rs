@@ -504,10 +504,6 @@ impl Outgoing {
         if let Some(source) = self.source.take() {
             source.close(&mut core.shared);
         }
-        self.ring = None;
         self.state = State::Closed;
-        self.requests.clear();
-        self.parity.clear();
-        self.coded.windows.clear();
     }
 }

@@ -69,8 +69,7 @@ impl Outgoing {
             let Some(symbol) = named.or(in_turn).filter(|symbol| *symbol < block_len) else {
                 break;
             };
-            let start = shape.partition.segment_offset(block, symbol);
-            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            let (start, end) = shape.segment_span(block, symbol);
             if !source.request(start, end, core.config.limits.repairs) {
                 break;
             }

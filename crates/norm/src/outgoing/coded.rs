@@ -61,7 +61,7 @@ pub(super) struct Coded {
     pub(super) repeats: VecDeque<(u64, u32, u16)>,
     info: InfoSchedule,
     pub(super) rounds: Rounds,
-    digests: Digests,
+    pub(super) digests: Digests,
     pub(super) windows: Windows,
     /// Whether the object will have long blocks.
     pub(super) is_wanted: bool,
@@ -76,9 +76,9 @@ pub(super) struct Coded {
 
 /// Digests of the blocks whose source segments were sent.
 #[derive(Debug, Default)]
-struct Digests {
+pub(super) struct Digests {
     /// Digest of the current block so far.
-    current: Sha256,
+    pub(super) current: Sha256,
     of: Vec<Digest>,
     /// Blocks whose digests receivers requested.
     wanted: Vec<u32>,
@@ -175,18 +175,6 @@ impl Coded {
         if self.digests.of.len() == block as usize {
             self.digests.of.push(first_bytes(&whole));
         }
-    }
-
-    /// Computes the digest of an object of one block that is in memory.
-    fn digest_all(&mut self, data: &[u8]) {
-        if self.digests.of.is_empty() {
-            self.digests.of.push(digest_of(data));
-        }
-    }
-
-    /// Adds a source segment of the current block to its digest.
-    pub(super) fn digest(&mut self, data: &[u8]) {
-        self.digests.current.update(data);
     }
 
     /// Digests of blocks that fit in `room` bytes: those of requested blocks, and of the newest.
@@ -467,27 +455,29 @@ impl Outgoing {
             u16::try_from(more.saturating_add(more / 4)).unwrap_or(u16::MAX).max(BATCH_LEAST);
         let most = BATCH_BYTES / usize::from(shape.symbol_len.max(1));
         let more = more.min(u16::try_from(most).unwrap_or(u16::MAX));
-        let end = row.saturating_add(more).min(shape.coding.parity);
-        if row >= end {
+        let rows = row..row.saturating_add(more).min(shape.coding.parity);
+        if rows.is_empty() {
             return;
         }
-        let (start, stop) = shape.span(block);
-        match (&self.content, self.source.as_ref()) {
-            (Content::Data(data), _) => {
-                let data = data.slice(start as usize..stop as usize);
-                self.make_window(core, shape, block, row..end, &data);
-            }
-            (Content::File(_), Some(source)) => {
-                let lens = (shape.block_len(block), usize::from(shape.symbol_len));
-                let Some(code) = shape.coding.long_code(lens.0, lens.1) else { return };
-                let span = Span { offset: start, len: stop - start };
-                let work = Work::new(Encode { code, span, rows: row..end });
-                let ticket = core.shared.ticket(self.handle, Job::Own(Task::Encode { block }));
-                let work = StoreEffect::Work { ticket, file: source.file, work };
-                core.shared.effects.push_back(work.into());
-                self.coded.windows.reads(block, row..end);
-            }
-            (Content::File(_), None) | (Content::Stream(_), _) => {}
+        let (offset, end) = shape.span(block);
+        let block_len = shape.block_len(block);
+        if let Content::Data(data) = &self.content {
+            let data = &data[offset as usize..end as usize];
+            let mut wanted = Bits::new();
+            wanted.insert_all(rows.start, rows.end - 1);
+            let lens = (shape.symbol_len, block_len);
+            let made = shape.coding.rows(&mut core.long, lens, data, &wanted);
+            let made = made.into_iter().map(|(_, parity)| parity);
+            self.coded.windows.insert(block, rows.start, made);
+        } else if let Some(source) = &self.source
+            && let Some(code) = shape.coding.long_code(block_len, shape.symbol_len.into())
+        {
+            let span = Span { offset, len: end - offset };
+            let work = Work::new(Encode { code, span, rows: rows.clone() });
+            let ticket = core.shared.ticket(self.handle, Job::Own(Task::Encode { block }));
+            let work = StoreEffect::Work { ticket, file: source.file, work };
+            core.shared.effects.push_back(work.into());
+            self.coded.windows.reads(block, rows);
         }
     }
 
@@ -500,22 +490,6 @@ impl Outgoing {
         if bytes.len() == rows.len() * len {
             self.coded.windows.insert(block, rows.start, segments);
         }
-    }
-
-    /// Computes parity of a block that is in memory.
-    pub(super) fn make_window(
-        &mut self,
-        core: &mut Core,
-        shape: &Shape,
-        block: u32,
-        rows: std::ops::Range<u16>,
-        data: &[u8],
-    ) {
-        let mut wanted = Bits::new();
-        wanted.insert_all(rows.start, rows.end - 1);
-        let lens = (shape.symbol_len, shape.block_len(block));
-        let made = shape.coding.rows(&mut core.long, lens, data, &wanted);
-        self.coded.windows.insert(block, rows.start, made.into_iter().map(|(_, parity)| parity));
     }
 
     /// Sends the segments that blocks before the current one need. Returns the last step.
@@ -551,8 +525,8 @@ impl Outgoing {
         }
         let next = self.source.as_ref().and_then(|source| source.next_new(self.size as usize));
         let Some(next) = next else { return false };
-        if next.data.len() as u64 == self.size {
-            self.coded.digest_all(next.data);
+        if next.data.len() as u64 == self.size && self.coded.digests.of.is_empty() {
+            self.coded.digests.of.push(digest_of(next.data));
         }
         true
     }

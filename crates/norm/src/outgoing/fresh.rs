@@ -1,6 +1,7 @@
 //! New segments of an object, and what follows them: proactive parity, or parity of long blocks.
 
 use session::path::Turn;
+use sha2::Digest as _;
 
 use super::coded::Step;
 use super::{Core, Outgoing, Output, Position, Repaired, Shape};
@@ -55,18 +56,16 @@ impl Outgoing {
         if at.symbol == 0 {
             self.proactive.count = self.proactive_parity(out.transmission, shape);
         }
-        if self.resume.has(at.block, at.symbol) {
-            let turn = self.pass_over(shape);
-            self.prepare_parity(out, shape);
-            return turn;
-        }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
         let Some(next) = self.source.as_ref().and_then(|source| source.next_new(len)) else {
             return Some(Turn::Over);
         };
         let data = next.data;
         let (message, departure) = (out.transmission.sequence, out.departure());
-        if !shape.push(out, Flags::NONE, shape.id(at.block, at.symbol), data) {
+        // Receivers may have it of an earlier session.
+        let is_skipped = self.resume.has(at.block, at.symbol);
+        let id = shape.id(at.block, at.symbol);
+        if !is_skipped && !shape.push(out, Flags::NONE, id, data) {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
@@ -76,14 +75,18 @@ impl Outgoing {
         let sent = data.len();
         let is_coded = shape.coding.is_long();
         if is_coded {
-            self.coded.digest(data);
+            self.coded.digests.current.update(data);
         }
         if let Some(source) = self.source.as_mut() {
             source.new_sent(sent);
         }
-        self.has_begun = true;
+        self.has_begun |= !is_skipped;
         if is_coded {
-            self.on_source_sent(message, departure, shape);
+            if is_skipped {
+                self.source_ends(shape);
+            } else {
+                self.on_source_sent(message, departure, shape);
+            }
             self.at.symbol += 1;
             self.prepare_parity(out, shape);
             return None;

@@ -106,11 +106,6 @@ impl Windows {
         let segments = self.made.iter().flat_map(|window| &window.segments);
         segments.map(|segment| segment.len() + size_of::<Bytes>()).sum()
     }
-
-    pub(super) fn clear(&mut self) {
-        self.made.clear();
-        self.reading = None;
-    }
 }
 
 /// Parity computed for repairs.
@@ -210,10 +205,5 @@ impl RepairParity {
     /// Forgets a block that is no longer held.
     pub(super) fn forget(&mut self, block: u32) {
         self.plans.remove(&block);
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.plans.clear();
-        self.ready.clear();
     }
 }

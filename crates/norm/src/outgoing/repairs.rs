@@ -48,7 +48,7 @@ impl Outgoing {
 
     /// Clears the requests that were advertised.
     pub(crate) fn on_published(&mut self) {
-        self.requests.advertised.clear();
+        self.requests.advertised = Marks::default();
     }
 
     /// Decides how to repair the requested blocks: with unsent parity, each segment of which
@@ -206,8 +206,7 @@ impl Outgoing {
         let max = core.config.limits.repairs;
         for symbol in symbols {
             // One by one, so that no segment is read in two pieces.
-            let start = shape.partition.segment_offset(block, symbol);
-            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            let (start, end) = shape.segment_span(block, symbol);
             if !source.request(start, end, max) {
                 return;
             }

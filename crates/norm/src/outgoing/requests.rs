@@ -32,12 +32,6 @@ impl Requests {
     pub(super) fn len(&self) -> usize {
         self.marks.len() + self.advertised.len() + self.due.len()
     }
-
-    pub(super) fn clear(&mut self) {
-        self.marks.clear();
-        self.advertised.clear();
-        self.due.clear();
-    }
 }
 
 impl Outgoing {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::fec::Partition;
 use engine::Time;
-use session::path::Turn;
 use session::ranges::Ranges;
 
 use super::{Content, Core, Outgoing, Shape, Transmission};
@@ -178,24 +177,6 @@ impl Outgoing {
         }
     }
 
-    /// Skips the next source segment if receivers have it. Returns the turn's outcome if it is
-    /// being read, and `None` if it must be sent.
-    pub(super) fn pass_over(&mut self, shape: &Shape) -> Option<Turn> {
-        let at = self.at;
-        let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
-        let Some(next) = self.source.as_ref().and_then(|source| source.next_new(len)) else {
-            return Some(Turn::Over);
-        };
-        let sent = next.data.len();
-        self.coded.digest(next.data);
-        if let Some(source) = self.source.as_mut() {
-            source.new_sent(sent);
-        }
-        self.source_ends(shape);
-        self.at.symbol += 1;
-        None
-    }
-
     /// Processes a receiver's list of everything that it lacks. `newest` is the newest message that
     /// it had received.
     pub(crate) fn on_list(
@@ -319,8 +300,7 @@ impl Outgoing {
             let end = state.runs.through(through);
             // One by one, so that no segment is read in two pieces.
             for symbol in symbols.take_while(|symbol| u64::from(*symbol) < end).take(QUEUED_MAX) {
-                let start = shape.partition.segment_offset(block, symbol);
-                let stop = start + u64::from(shape.partition.segment_len(block, symbol));
+                let (start, stop) = shape.segment_span(block, symbol);
                 if !source.request(start, stop, core.config.limits.repairs) {
                     break;
                 }

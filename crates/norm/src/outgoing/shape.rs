@@ -62,6 +62,12 @@ impl Shape {
     pub(super) fn span(&self, block: u32) -> (u64, u64) {
         (self.partition.block_offset(block), self.partition.block_offset(block + 1))
     }
+
+    /// Offsets at which a source segment begins and ends.
+    pub(super) fn segment_span(&self, block: u32, symbol: u16) -> (u64, u64) {
+        let start = self.partition.segment_offset(block, symbol);
+        (start, start + u64::from(self.partition.segment_len(block, symbol)))
+    }
 }
 
 /// Rules for the partition, from settings and the path's MTU.
