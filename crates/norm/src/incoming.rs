@@ -96,6 +96,28 @@ struct Shape {
     room: Room,
 }
 
+impl Shape {
+    /// Shape of an object with this FEC information. At most `work` coefficients may be computed to
+    /// recover a block.
+    fn new(scheme: Scheme, fti: Fti, is_stream: bool, work: usize) -> Result<Self, Failure> {
+        let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
+        let coding = Coding::from_fti(scheme, &fti).ok_or_else(unknown)?;
+        let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
+            .map_err(|error| Failure::Settings(error.to_string()))?;
+        let longest = partition.block_len(0).max(1);
+        if coding.is_long() && (is_stream || coding.check_long(longest).is_err()) {
+            return Err(unknown());
+        }
+        // All blocks of a stream have the full length.
+        let room = if is_stream {
+            coding.room(fti.block_len, fti.segment_size.into(), work)
+        } else {
+            coding.room(longest, partition.segment_len(0, 0).into(), work)
+        };
+        Ok(Self { scheme, fti, partition, coding, room })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Receiving,
@@ -275,13 +297,10 @@ impl Incoming {
         }
         self.announce(core);
         let (Some(fti), Kind::Unknown(parked)) = (fti, &mut self.kind) else { return Ok(None) };
-        let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
-        let coding = Coding::from_fti(scheme, fti).ok_or_else(unknown)?;
-        let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
-            .map_err(|error| Failure::Settings(error.to_string()))?;
         if is_stream && core.config.receiver.streams.is_none() {
             return Err(Failure::Settings("streams are not received".to_owned()));
         }
+        let shape = Shape::new(scheme, *fti, is_stream, core.config.limits.coding_work)?;
         let is_file = flags.contains(Flags::FILE) || is_stream || core.config.receiver.store_data;
         let most = core.config.limits.object;
         let half = core.config.limits.assembly / 2;
@@ -290,17 +309,7 @@ impl Incoming {
             core.user.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
-        let longest = partition.block_len(0).max(1);
-        if coding.is_long() && (is_stream || coding.check_long(longest).is_err()) {
-            return Err(unknown());
-        }
-        let work = core.config.limits.coding_work;
-        // All blocks of a stream have the full length.
-        let room = if is_stream {
-            coding.room(fti.block_len, fti.segment_size.into(), work)
-        } else {
-            coding.room(longest, partition.segment_len(0, 0).into(), work)
-        };
+        let Shape { coding, room, .. } = &shape;
         let is_on_disk = is_file && coding.is_long();
         if is_on_disk && !core.partials.is_restored {
             // An earlier process may have received a part of it.
@@ -318,7 +327,6 @@ impl Incoming {
             core.user.limit_reached(Limit::Assembly);
             return Ok(None);
         }
-        let shape = Shape { scheme, fti: *fti, partition, coding, room };
         if is_stream {
             let stream = Stream::new(core, self.id, shape)?;
             let parked = std::mem::take(parked);

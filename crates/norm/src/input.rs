@@ -58,7 +58,7 @@ impl Node {
         }
         self.on_overheard(SenderId { path: receive.path, node: nack.server }, |receiver, core| {
             receiver.on_other_requests(&nack.requests);
-            receiver.on_other_feedback(core, now, nack.cc, Report::find(&nack.others));
+            receiver.on_other_feedback(core, nack.cc, Report::find(&nack.others));
         });
     }
 
@@ -70,7 +70,7 @@ impl Node {
             });
         }
         self.on_overheard(SenderId { path: receive.path, node: ack.server }, |receiver, core| {
-            receiver.on_other_feedback(core, now, ack.cc, Report::find(&ack.others));
+            receiver.on_other_feedback(core, ack.cc, Report::find(&ack.others));
         });
     }
 
@@ -101,34 +101,34 @@ impl Node {
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
         };
         if matches!(message.body, Body::Command(Command::Cc { .. })) {
-            self.take_over(now, key);
+            self.take_over(key);
         }
         let Some(receiver) = self.receivers.get_mut(&key) else { return };
         let core = &mut self.core;
         let is_data = matches!(message.body, Body::Data(_));
-        receiver.arrived(core, now, message.sequence, (len, is_data));
+        receiver.arrived(core, message.sequence, (len, is_data));
         match &message.body {
             Body::Info(info) => match number {
-                Some(number) => receiver.on_info(core, now, number, info),
+                Some(number) => receiver.on_info(core, number, info),
                 None => core.stats.stray += 1,
             },
             Body::Data(data) => match number {
-                Some(number) => receiver.on_data(core, now, number, data),
+                Some(number) => receiver.on_data(core, number, data),
                 None => core.stats.duplicate_data += 1,
             },
-            Body::Command(command) => receiver.on_command(core, now, message.sequence, command),
+            Body::Command(command) => receiver.on_command(core, message.sequence, command),
             Body::Nack(_) | Body::Ack(_) | Body::Report(_) => {}
         }
-        receiver.greeted(core, now);
+        receiver.greeted(core);
         receiver.reseat(core);
         if matches!(message.body, Body::Info(_)) {
-            self.take_over(now, key);
+            self.take_over(key);
         }
         self.free_places();
     }
 
     /// Resumes objects of senders that fell silent, if this one offers the same.
-    fn take_over(&mut self, now: Time, key: SenderId) {
+    fn take_over(&mut self, key: SenderId) {
         let core = &mut self.core;
         let Some((number, identity)) = self.receivers.get(&key).and_then(|it| it.fresh(core))
         else {
@@ -136,13 +136,13 @@ impl Node {
         };
         let mut waits = false;
         for (_, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
-            waits |= other.yield_to(core, now, &identity) == Some(false);
+            waits |= other.yield_to(core, &identity) == Some(false);
         }
         let Some(receiver) = self.receivers.get_mut(&key) else { return };
         if let Some(object) = receiver.object(number) {
             object.resume_late(core, waits);
         }
-        receiver.greeted(core, now);
+        receiver.greeted(core);
     }
 
     /// Begins the session of a sender, if there is none; one that restarted gets a new session.
@@ -156,14 +156,14 @@ impl Node {
     ) -> bool {
         let mut former = None;
         if let Some(receiver) = self.receivers.get_mut(&key) {
-            if receiver.greet(&mut self.core, now, from, header) {
+            if receiver.greet(&mut self.core, from, header) {
                 return true;
             }
             if receiver.is_former(now, header.instance) {
                 return false;
             }
             former = Some(receiver.former(now));
-            self.forget(now, key);
+            self.forget(key);
         }
         if self.receivers.len() >= self.core.config.limits.senders && !self.make_room(now) {
             self.core.user.limit_reached(Limit::Senders);
@@ -184,13 +184,13 @@ impl Node {
         let ranks = self.receivers.iter();
         let ranks = ranks.filter_map(|(key, it)| Some((it.gives_way(now)?, *key)));
         let Some((_, key)) = ranks.min() else { return false };
-        self.forget(now, key);
+        self.forget(key);
         true
     }
 
-    fn forget(&mut self, now: Time, key: SenderId) {
+    fn forget(&mut self, key: SenderId) {
         let Some(mut receiver) = self.receivers.remove(&key) else { return };
-        receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
+        receiver.drop_all(&mut self.core, &Failure::Abandoned);
         receiver.base.disarm_all(&mut self.core.shared);
         self.slots.take(receiver.base.seat.handle);
         self.core.user.limit_left(Limit::Senders);

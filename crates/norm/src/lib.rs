@@ -242,6 +242,7 @@ impl Node {
     /// # Errors
     /// No such object is under way.
     pub fn cancel(&mut self, now: Time, id: ObjectId) -> Result<(), RequestError> {
+        self.core.now = now;
         let core = &mut self.core;
         let ours = id.sender == core.node.0;
         let sender = self.senders.get_mut(&id.peer).filter(|_| ours);
@@ -250,7 +251,7 @@ impl Node {
         for receiver in self.receivers.values_mut().filter(|it| it.sender.node.0 == id.sender) {
             if let Some(object) = receiver.object(id.number).filter(|object| object.id == id) {
                 object.fail(core, Failure::Cancelled);
-                receiver.settle(core, now);
+                receiver.settle(core);
                 found = true;
             }
         }
@@ -332,6 +333,7 @@ impl Node {
         (kind, id): (u8, u8),
         bytes: Bytes,
     ) -> Result<(), RequestError> {
+        self.core.now = now;
         let max = self.room(peer, ANSWER_HEADER);
         if bytes.len() > max {
             return Err(RequestError::CommandTooLong { len: bytes.len(), max });
@@ -340,7 +342,7 @@ impl Node {
         let Some(receiver) = self.receivers.get_mut(&key) else {
             return Err(RequestError::NoQuestion);
         };
-        let found = receiver.answer_question(&mut self.core, now, (kind, id), bytes);
+        let found = receiver.answer_question(&mut self.core, (kind, id), bytes);
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 
@@ -446,7 +448,7 @@ impl Node {
         for receiver in self.receivers.values_mut().filter(|it| it.base.seat.path == Some(id)) {
             receiver.base.follow(&mut core.shared, now);
             if change == Change::Resumed {
-                receiver.resume(core, now);
+                receiver.resume(core);
             }
         }
         self.free_places();
@@ -492,7 +494,7 @@ impl Node {
                     Some(object) => object.done(core, job, answer),
                     None => core.orphaned(handle, &job, &answer),
                 }
-                receiver.settle(core, now);
+                receiver.settle(core);
                 receiver.reseat(core);
             }
             Some(_) | None => core.orphaned(handle, &job, &answer),
@@ -575,7 +577,7 @@ impl Engine for Node {
                 }
                 Some(Slot::Receiver(key)) if let Some(receiver) = self.receivers.get_mut(key) => {
                     receiver.base.disarm(&mut core.shared, alarm);
-                    receiver.alarm(core, now, alarm);
+                    receiver.alarm(core, alarm);
                     receiver.reseat(core);
                 }
                 Some(_) | None => {}

@@ -228,13 +228,8 @@ impl Receiver {
     }
 
     /// Processes the common header. Returns `false` if the sender restarted.
-    pub(crate) fn greet(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        from: PathId,
-        header: message::Sender,
-    ) -> bool {
+    pub(crate) fn greet(&mut self, core: &mut Core, from: PathId, header: message::Sender) -> bool {
+        let now = core.now;
         if header.instance != self.life.instance {
             return false;
         }
@@ -281,7 +276,8 @@ impl Receiver {
     }
 
     /// Arms the inactivity timer after a message was processed.
-    pub(crate) fn greeted(&mut self, core: &mut Core, now: Time) {
+    pub(crate) fn greeted(&mut self, core: &mut Core) {
+        let now = core.now;
         // A timer for each message would be expensive: this one checks the time of the last message
         // when it fires.
         if !self.objects.is_empty() && !self.base.is_armed(Alarm::Inactivity) {
@@ -350,30 +346,19 @@ impl Receiver {
         self.reach = self.reach.max(Reach { object, block });
     }
 
-    pub(crate) fn on_info(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        number: u64,
-        info: &message::Info<'_>,
-    ) {
+    pub(crate) fn on_info(&mut self, core: &mut Core, number: u64, info: &message::Info<'_>) {
         self.scheme = info.fec;
         self.nack.unanswered = 0;
         if let Some(object) = self.objects.get_mut(&number) {
             object.on_info(core, info);
         }
         self.advance(number, 0);
-        self.settle(core, now);
-        self.check_repairs(core, now);
+        self.settle(core);
+        self.check_repairs(core);
     }
 
-    pub(crate) fn on_data(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        number: u64,
-        data: &message::Data<'_>,
-    ) {
+    pub(crate) fn on_data(&mut self, core: &mut Core, number: u64, data: &message::Data<'_>) {
+        let now = core.now;
         self.scheme = data.fec;
         self.nack.unanswered = 0;
         let is_over = loop {
@@ -392,8 +377,8 @@ impl Receiver {
             }
         };
         match is_over {
-            true => self.settle(core, now),
-            false => self.save(core, now, number),
+            true => self.settle(core),
+            false => self.save(core, number),
         }
         if core.shared.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
             core.shared.pause(self.sender.path);
@@ -411,10 +396,10 @@ impl Receiver {
             },
         );
         if self.reach != before {
-            self.check_repairs(core, now);
+            self.check_repairs(core);
         }
         if is_stream && self.acknowledgement.is_wanted() {
-            self.acknowledge(core, now);
+            self.acknowledge(core);
         }
     }
 
@@ -429,32 +414,26 @@ impl Receiver {
     }
 
     /// Processes a command of the sender (§4.2.3).
-    pub(crate) fn on_command(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        sequence: u16,
-        command: &Command<'_>,
-    ) {
+    pub(crate) fn on_command(&mut self, core: &mut Core, sequence: u16, command: &Command<'_>) {
         match command {
             Command::Flush { fec, object, id, ackers, .. } => {
                 let position = Position { fec: *fec, object: *object, id: *id };
-                self.on_flush(core, now, position, ackers);
+                self.on_flush(core, position, ackers);
             }
             Command::Squelch { fec, object, id, invalid, .. } => {
                 let position = Position { fec: *fec, object: *object, id: *id };
-                self.on_squelch(core, now, position, invalid);
+                self.on_squelch(core, position, invalid);
             }
             Command::Cc { sequence, send_time, rate, nodes, .. } => {
-                self.on_probe(core, now, (*sequence, *send_time, *rate), nodes);
+                self.on_probe(core, (*sequence, *send_time, *rate), nodes);
             }
             Command::RepairAdv { requests, cc, .. } => {
                 self.on_other_requests(requests);
-                self.on_other_feedback(core, now, *cc, None);
+                self.on_other_feedback(core, *cc, None);
             }
-            Command::Eot { .. } => self.on_end(core, now),
+            Command::Eot { .. } => self.on_end(core),
             Command::AckReq { kind, id, ackers, .. } => {
-                self.on_question(core, now, (*kind, *id), ackers);
+                self.on_question(core, (*kind, *id), ackers);
             }
             Command::Application { others, payload, .. } => {
                 if self.answers.note_command(sequence, others) {
@@ -487,23 +466,23 @@ impl Receiver {
     }
 
     /// Gives up incomplete objects because the sender sends nothing more.
-    fn abandon(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+    fn abandon(&mut self, core: &mut Core, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.abandon(core, failure.clone());
         }
-        self.settle(core, now);
+        self.settle(core);
     }
 
     /// Forgets the sender and all objects under way.
-    pub(crate) fn drop_all(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+    pub(crate) fn drop_all(&mut self, core: &mut Core, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.fail(core, failure.clone());
         }
-        self.settle(core, now);
+        self.settle(core);
     }
 
     /// Removes finished objects, whose slots become free.
-    pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
+    pub(crate) fn settle(&mut self, core: &mut Core) {
         let before = self.objects.len();
         let numbers = &mut self.numbers;
         self.objects.retain(|number, object| {
@@ -533,10 +512,10 @@ impl Receiver {
             self.base.disarm(&mut core.shared, Alarm::Nack);
             self.nack.stop();
         }
-        self.acknowledge(core, now);
+        self.acknowledge(core);
     }
 
-    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+    pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm) {
         match alarm {
             Alarm::Nack => match self.nack.round {
                 Round::Backoff => self.want_requests(core),
@@ -544,7 +523,7 @@ impl Receiver {
                     self.nack.round = Round::Idle;
                     // A silent sender does not receive either: its next message starts a round.
                     if self.base.last_received > since {
-                        self.check_repairs(core, now);
+                        self.check_repairs(core);
                     }
                 }
                 Round::Idle => {}
@@ -554,7 +533,7 @@ impl Receiver {
                 self.acknowledgement.ripen();
                 self.base.want(&mut core.shared, Class::Control);
             }
-            Alarm::Inactivity => self.silent(core, now),
+            Alarm::Inactivity => self.silent(core),
             Alarm::Save => self.objects.values_mut().for_each(|object| object.save(core)),
             Alarm::Answer => {
                 self.answers.is_due = true;
@@ -572,7 +551,8 @@ impl Receiver {
     }
 
     /// After a long silence, requests everything known to be missing, or gives up.
-    fn silent(&mut self, core: &mut Core, now: Time) {
+    fn silent(&mut self, core: &mut Core) {
+        let now = core.now;
         if self.objects.is_empty() {
             return;
         }
@@ -580,7 +560,7 @@ impl Receiver {
         let limit = self.inactivity(core);
         let silent = now.since(self.base.last_received);
         if silent >= limit {
-            self.abandon(core, now, &Failure::Silence);
+            self.abandon(core, &Failure::Silence);
             return;
         }
         let round = if self.rests { limit } else { self.silence(core) };
@@ -602,9 +582,9 @@ impl Receiver {
 
     /// Resumes after an outage of the path: earlier requests may be lost, and the sender was not
     /// received.
-    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+    pub(crate) fn resume(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
-        self.check_repairs(core, now);
+        self.check_repairs(core);
     }
 
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {

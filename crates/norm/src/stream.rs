@@ -76,11 +76,12 @@ impl Node {
     /// when too many wait, nothing more is received.
     pub fn read(&mut self, now: Time, id: ObjectId) -> Option<Piece> {
         let Self { receivers, core, .. } = self;
+        core.now = now;
         let mut of_sender = receivers.values_mut().filter(|it| it.sender.node.0 == id.sender);
         let piece = of_sender.find_map(|receiver| {
             let object = receiver.object(id.number).filter(|object| object.id == id)?;
             let piece = object.read(core);
-            receiver.settle(core, now);
+            receiver.settle(core);
             piece
         });
         self.free_places();

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use session::ranges::Ranges;
 
-use super::coded::Run;
-use super::journal::Journal;
 use super::{Block, Digests, ObjectId, Outcome, PIECE_COST, Requested, Shape, Sink};
 use crate::core::Core;
 use crate::digest::digest_of;
@@ -32,6 +30,60 @@ pub(super) struct Blocks {
     pub(super) digests: Digests,
     pub(super) run: Run,
     pub(super) journal: Journal,
+}
+
+/// Consecutive bytes that wait to be written together.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) start: u64,
+    pub(super) bytes: BytesMut,
+}
+
+impl Run {
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the bytes, with their offset.
+    pub(super) fn take(&mut self, core: &mut Core) -> Option<(u64, Bytes)> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        core.collected -= self.bytes.len();
+        Some((self.start, self.bytes.split().freeze()))
+    }
+}
+
+/// List of everything that is missing, for the sender of a resumed file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum List {
+    #[default]
+    None,
+    Due,
+    /// Sent; a probe requests it again until data arrives.
+    Sent,
+}
+
+/// Journal of an object.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    /// Version of the sender's file.
+    pub(super) version: u64,
+    /// Bytes received at the last record.
+    pub(super) covered: u64,
+    /// Record that waits for its data to be synced.
+    pub(super) pending: Option<Bytes>,
+    /// Whether a record is due once the working file is open.
+    pub(super) is_due_on_open: bool,
+    /// Whether a record was ever written.
+    pub(super) is_used: bool,
+    pub(super) list: List,
+    /// Number of lists sent.
+    pub(super) lists: u8,
+    /// Bytes of an earlier session.
+    pub(super) resumed: u64,
+    /// Whether another session may have a part of the file.
+    pub(super) waits: bool,
 }
 
 /// Segment that has a place in the partition.

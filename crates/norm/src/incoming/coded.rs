@@ -23,28 +23,6 @@ const WAITING_MAX: usize = 4 << 20;
 /// Memory for the place of a parity segment, in bytes.
 const PLACE_COST: usize = 8;
 
-/// Consecutive bytes that wait to be written together.
-#[derive(Debug, Default)]
-pub(super) struct Run {
-    start: u64,
-    bytes: BytesMut,
-}
-
-impl Run {
-    pub(super) fn memory(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Takes the bytes, with their offset.
-    pub(super) fn take(&mut self, core: &mut Core) -> Option<(u64, Bytes)> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        core.collected -= self.bytes.len();
-        Some((self.start, self.bytes.split().freeze()))
-    }
-}
-
 impl Blocks {
     /// Adds a segment to its block in the file.
     pub(super) fn take_to_disk(&mut self, core: &mut Core, segment: Segment<'_>) -> Outcome {

@@ -1,10 +1,10 @@
 //! Journal of a coded file: its record, its resumption by a later session, and the list of what is
 //! missing then.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use engine::Time;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, List};
 use super::partials::{Identity, Partial, Record, encode};
 use super::requests::Missing;
 use super::{Block, Incoming, Kind, State};
@@ -24,38 +24,6 @@ const RUN_LEAST: u16 = 8;
 
 /// Maximum number of lists of an object.
 const LISTS_MAX: u8 = 32;
-
-/// List of everything that is missing, for the sender of a resumed file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum List {
-    #[default]
-    None,
-    Due,
-    /// Sent; a probe requests it again until data arrives.
-    Sent,
-}
-
-/// Journal of an object.
-#[derive(Debug, Default)]
-pub(super) struct Journal {
-    /// Version of the sender's file.
-    pub(super) version: u64,
-    /// Bytes received at the last record.
-    covered: u64,
-    /// Record that waits for its data to be synced.
-    pending: Option<Bytes>,
-    /// Whether a record is due once the working file is open.
-    pub(super) is_due_on_open: bool,
-    /// Whether a record was ever written.
-    is_used: bool,
-    list: List,
-    /// Number of lists sent.
-    lists: u8,
-    /// Bytes of an earlier session.
-    pub(super) resumed: u64,
-    /// Whether another session may have a part of the file.
-    pub(super) waits: bool,
-}
 
 impl Incoming {
     /// Properties by which a later session resumes the object.

@@ -62,7 +62,6 @@ impl Receiver {
     pub(super) fn on_flush(
         &mut self,
         core: &mut Core,
-        now: Time,
         position: Position,
         ackers: &message::NodeList<'_>,
     ) {
@@ -85,18 +84,19 @@ impl Receiver {
                 self.want_refusal(core);
             }
         }
-        self.acknowledge(core, now);
+        self.acknowledge(core);
         // A sender that flushes has nothing else to send: either the repairs were sent before, or
         // it did not receive the request.
         let wait = match self.timing.backoff {
             BACKOFF_OF_MANY.. => self.holdoff(),
             _ => self.answer_time().max(HOLDOFF_LEAST),
         };
-        self.check_repairs_after(core, now, wait);
+        self.check_repairs_after(core, wait);
     }
 
     /// Acknowledges if requested and if everything has arrived.
-    pub(super) fn acknowledge(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn acknowledge(&mut self, core: &mut Core) {
+        let now = core.now;
         let wanted = self.acknowledgement.wanted.filter(|_| !core.config.receiver.silent);
         let Some(position) = wanted else { return };
         let number = self.numbers.unwrap(position.object);
@@ -121,7 +121,6 @@ impl Receiver {
     pub(super) fn on_squelch(
         &mut self,
         core: &mut Core,
-        now: Time,
         position: Position,
         invalid: &ObjectList<'_>,
     ) {
@@ -137,7 +136,7 @@ impl Receiver {
                 object.prune(core, position.id);
             }
         }
-        self.settle(core, now);
+        self.settle(core);
     }
 
     pub(super) fn emit_acknowledgement(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use engine::Time;
 use session::path::{Burst, Class};
 
 use super::Receiver;
@@ -70,7 +69,8 @@ impl Receiver {
     }
 
     /// Records the progress of an object if a record is due, or later.
-    pub(super) fn save(&mut self, core: &mut Core, now: Time, number: u64) {
+    pub(super) fn save(&mut self, core: &mut Core, number: u64) {
+        let now = core.now;
         let Some(object) = self.objects.get_mut(&number) else { return };
         let (is_unsaved, is_due) = object.unsaved(core);
         if is_due {
@@ -127,12 +127,8 @@ impl Receiver {
 
     /// Gives up an object for another session that resumes it. Returns `None` if there is no such
     /// object, and `false` if its sender is not silent.
-    pub(crate) fn yield_to(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        identity: &Identity,
-    ) -> Option<bool> {
+    pub(crate) fn yield_to(&mut self, core: &mut Core, identity: &Identity) -> Option<bool> {
+        let now = core.now;
         let mut objects = self.objects.values_mut();
         let object = objects.find(|object| {
             object.is_suspendable() && object.identity().as_ref() == Some(identity)
@@ -142,7 +138,7 @@ impl Receiver {
             return Some(false);
         }
         object.fail(core, Failure::Resumed);
-        self.settle(core, now);
+        self.settle(core);
         Some(true)
     }
 }

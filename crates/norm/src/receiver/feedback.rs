@@ -86,10 +86,10 @@ impl Receiver {
     pub(crate) fn arrived(
         &mut self,
         core: &mut Core,
-        now: Time,
         sequence: u16,
         (len, is_data): (usize, bool),
     ) {
+        let now = core.now;
         self.allowance.received(len);
         self.coded.arrived(sequence);
         if is_data {
@@ -109,10 +109,10 @@ impl Receiver {
     pub(super) fn on_probe(
         &mut self,
         core: &mut Core,
-        now: Time,
         (sequence, send_time, rate): (u16, SendTime, Option<u16>),
         nodes: &CcNodes<'_>,
     ) {
+        let now = core.now;
         self.feedback.probe = Some(Probe { send_time, arrived_at: now, sequence, rate });
         let own = nodes.iter().find(|entry| entry.node == core.node);
         self.feedback.reception.assigned(own);
@@ -159,10 +159,10 @@ impl Receiver {
     pub(crate) fn on_other_feedback(
         &mut self,
         core: &mut Core,
-        now: Time,
         cc: Option<CcFeedback>,
         report: Option<Report>,
     ) {
+        let now = core.now;
         let Some(cc) = cc.filter(|_| self.base.is_armed(Alarm::Feedback)) else { return };
         let is_covered = match self.coded_report() {
             Some(own) => report.is_some_and(|other| own.is_covered_by(&other)),

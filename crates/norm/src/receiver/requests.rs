@@ -121,13 +121,14 @@ impl Receiver {
     }
 
     /// Starts to request missing data (§5.3).
-    pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
-        self.check_repairs_after(core, now, self.holdoff());
+    pub(crate) fn check_repairs(&mut self, core: &mut Core) {
+        self.check_repairs_after(core, self.holdoff());
     }
 
     /// Starts to request the segments that were not requested in the last `wait`. In small groups,
     /// new losses do not wait for repairs of other blocks.
-    pub(super) fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
+    pub(super) fn check_repairs_after(&mut self, core: &mut Core, wait: Duration) {
+        let now = core.now;
         if self.rests && self.lacks(Time::MAX) {
             self.rests = false;
             let wait = self.silence(core);
