@@ -273,7 +273,7 @@ struct Rizzo(Field);
 impl Measurable for Rizzo {
     fn encoder<'a>(&self, block: &'a Block, count: usize) -> Result<Encode<'a>> {
         let code = Code::new(self.0, block.length(), count)?;
-        let mut encoder = Encoder::of_some(code, SEGMENT, count)?;
+        let mut encoder = Encoder::with_rows(code, SEGMENT, count)?;
         Ok(Box::new(move || {
             encoder.reset();
             encoder.add_run(0, &block.source);

@@ -24,7 +24,7 @@ pub(crate) struct Answers {
     copies: VecDeque<u16>,
     questions: VecDeque<Question>,
     /// Whether a reply must be sent now.
-    is_due: bool,
+    pub(crate) is_due: bool,
 }
 
 #[derive(Debug)]
@@ -56,9 +56,8 @@ impl Answers {
     }
 
     /// Records a command. Returns `false` if it is recognised as a repetition.
-    pub(crate) fn is_new(&mut self, sequence: u16, others: &Extensions<'_>) -> bool {
-        let mut numbers = others.iter().filter(|extension| extension.kind == EXT_COMMAND);
-        let number = numbers.next().and_then(|extension| extension.value.last_chunk::<2>());
+    pub(crate) fn note_command(&mut self, sequence: u16, others: &Extensions<'_>) -> bool {
+        let number = others.find(EXT_COMMAND).and_then(|value| value.last_chunk());
         let Some(number) = number.map(|number| u16::from_be_bytes(*number)) else {
             // Other implementations do not number commands: each repetition has a new sequence
             // number.
@@ -93,10 +92,9 @@ impl Answers {
             questions.find(|question| (question.kind, question.id) == (kind, id))
         {
             question.due = true;
-            return if question.answer.is_some() {
-                QuestionState::Answered
-            } else {
-                QuestionState::Waiting
+            return match question.answer {
+                Some(_) => QuestionState::Answered,
+                None => QuestionState::Waiting,
             };
         }
         self.questions.truncate(QUESTIONS_MAX - 1);
@@ -111,21 +109,6 @@ impl Answers {
         let Some(question) = question else { return false };
         (question.answer, question.due) = (Some(bytes), true);
         true
-    }
-
-    /// Schedules the answers that senders wait for.
-    pub(crate) fn call(&mut self) {
-        self.is_due = true;
-    }
-
-    /// Whether answers must be sent now.
-    pub(crate) fn are_due(&self) -> bool {
-        self.is_due
-    }
-
-    /// Records that all answers were sent.
-    pub(crate) fn all_went(&mut self) {
-        self.is_due = false;
     }
 
     /// Next answer that the sender waits for.
@@ -150,29 +133,29 @@ mod tests {
 
     use super::*;
 
-    fn is_new(answers: &mut Answers, number: u16) -> bool {
+    fn note_command(answers: &mut Answers, number: u16) -> bool {
         let [high, low] = number.to_be_bytes();
         let numbered = [Extension { kind: EXT_COMMAND, value: &[0, high, low] }];
-        answers.is_new(0, &Extensions::new(&numbered))
+        answers.note_command(0, &Extensions::new(&numbered))
     }
 
     #[test]
     fn numbered_commands_are_indicated_once() {
         let mut answers = Answers::default();
         let received = [65_534, 65_534, 1, 65_535, 65_535, 0, 0, 1, 66, 3, 3, 2];
-        let new = received.map(|number| is_new(&mut answers, number));
+        let new = received.map(|number| note_command(&mut answers, number));
         let expected =
             [true, false, true, true, false, true, false, false, true, true, false, true];
         assert_eq!(new, expected);
         // A command 65 or more behind is too old to be recognised, and counts as new.
-        assert!(is_new(&mut answers, 1) && is_new(&mut answers, 1));
-        assert!(is_new(&mut answers, 200) && !is_new(&mut answers, 200));
+        assert!(note_command(&mut answers, 1) && note_command(&mut answers, 1));
+        assert!(note_command(&mut answers, 200) && !note_command(&mut answers, 200));
     }
 
     #[test]
     fn a_copy_has_the_number_of_its_message() {
         let mut answers = Answers::default();
-        let mut is_new = |sequence| answers.is_new(sequence, &Extensions::NONE);
+        let mut is_new = |sequence| answers.note_command(sequence, &Extensions::NONE);
         assert!(is_new(5) && !is_new(5) && is_new(6) && !is_new(5));
         assert!((100..120).all(is_new), "the memory is bounded");
     }

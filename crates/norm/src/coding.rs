@@ -39,11 +39,11 @@ pub(crate) fn is_long(scheme: Scheme) -> bool {
 /// FEC coding of an object's blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {
-    scheme: Scheme,
+    pub(crate) scheme: Scheme,
     kind: Kind,
-    block_len: u16,
-    parity: u16,
-    auto_parity: u16,
+    pub(crate) block_len: u16,
+    pub(crate) parity: u16,
+    pub(crate) auto_parity: u16,
 }
 
 /// Code of an object's blocks.
@@ -65,12 +65,14 @@ impl Coding {
             // An object's own code depends on its size.
             return Self::long(config.fec, config.block_len, config.parity, config.loss);
         }
-        let parity = if config.fec == Scheme::NoCode { 0 } else { config.parity };
-        let auto_parity = if config.fec == Scheme::NoCode { 0 } else { config.auto_parity };
+        let (parity, auto_parity) = match config.fec == Scheme::NoCode {
+            true => (0, 0),
+            false => (config.parity, config.auto_parity),
+        };
         if auto_parity > parity {
             return Err(format!("auto_parity {auto_parity} is more than the parity, {parity}"));
         }
-        let mut coding = Self::of(config.fec, config.block_len, parity)?;
+        let mut coding = Self::with_lens(config.fec, config.block_len, parity)?;
         coding.auto_parity = auto_parity;
         if let Kind::Rizzo(field, code) = &mut coding.kind {
             let (source, parity) = (usize::from(coding.block_len), usize::from(coding.parity));
@@ -105,14 +107,9 @@ impl Coding {
 
     /// Checks whether long blocks of `block_len` segments can be coded.
     pub(crate) fn check_long(&self, block_len: u16) -> Result<(), String> {
-        let checked = match self.scheme {
-            Scheme::RaptorQ => BlockCode::raptorq(block_len, 1).map(drop),
-            Scheme::NoCode
-            | Scheme::ReedSolomonM
-            | Scheme::ReedSolomon8
-            | Scheme::SmallBlockSystematic
-            | Scheme::Compact
-            | Scheme::Other(_) => Long::check(block_len, self.parity),
+        let checked = match self.scheme == Scheme::RaptorQ {
+            true => BlockCode::raptorq(block_len, 1).map(drop),
+            false => Long::check(block_len, self.parity),
         };
         checked.map_err(|error| error.to_string())
     }
@@ -159,7 +156,7 @@ impl Coding {
         // With an odd segment length, other implementations send parity that lacks half an element:
         // such objects are received as if they had no parity.
         let is_cut = scheme == Scheme::ReedSolomonM && fti.segment_size % 2 == 1;
-        Self::of(scheme, fti.block_len, if is_cut { 0 } else { fti.parity }).ok()
+        Self::with_lens(scheme, fti.block_len, if is_cut { 0 } else { fti.parity }).ok()
     }
 
     /// Coding announced for scheme 6. With sub-blocks, symbols are no contiguous segments.
@@ -171,7 +168,8 @@ impl Coding {
         Self::long(Scheme::RaptorQ, fti.block_len, 0, None).ok().filter(|_| is_known)
     }
 
-    fn of(scheme: Scheme, block_len: u16, parity: u16) -> Result<Self, String> {
+    /// Coding of blocks with this number of segments, without proactive parity.
+    fn with_lens(scheme: Scheme, block_len: u16, parity: u16) -> Result<Self, String> {
         let field = match scheme {
             Scheme::NoCode => None,
             Scheme::ReedSolomon8 | Scheme::SmallBlockSystematic => Some(Field::Gf8),
@@ -195,10 +193,6 @@ impl Coding {
         }
         let kind = field.map_or(Kind::None, |field| Kind::Rizzo(field, None));
         Ok(Self { scheme, kind, block_len, parity, auto_parity: 0 })
-    }
-
-    pub(crate) fn scheme(&self) -> Scheme {
-        self.scheme
     }
 
     /// Whether blocks are long, and their parity is sent until it suffices.
@@ -236,19 +230,13 @@ impl Coding {
     /// Field of the code, and the number of source and parity segments of a block; `None` without
     /// parity, and of long blocks.
     pub(crate) fn kind(&self) -> Option<(Field, usize, usize)> {
-        match &self.kind {
-            Kind::Rizzo(field, _) => {
-                Some((*field, usize::from(self.block_len), usize::from(self.parity)))
-            }
-            Kind::None | Kind::Long => None,
-        }
+        let Kind::Rizzo(field, _) = self.kind else { return None };
+        Some((field, self.block_len.into(), self.parity.into()))
     }
 
     fn code(&self) -> Option<&Code> {
-        match &self.kind {
-            Kind::Rizzo(_, code) => code.as_ref(),
-            Kind::None | Kind::Long => None,
-        }
+        let Kind::Rizzo(_, code) = &self.kind else { return None };
+        code.as_ref()
     }
 
     /// Number of parity segments with which a block of `block_len` segments is recovered at most,
@@ -281,18 +269,6 @@ impl Coding {
             usable,
             segment: longest.next_multiple_of(element),
         }
-    }
-
-    pub(crate) fn block_len(&self) -> u16 {
-        self.block_len
-    }
-
-    pub(crate) fn parity(&self) -> u16 {
-        self.parity
-    }
-
-    pub(crate) fn auto_parity(&self) -> u16 {
-        self.auto_parity
     }
 
     /// Number of proactive parity segments for a block of `block_len` segments.
@@ -336,14 +312,9 @@ impl Coding {
 
     /// Longest usable segment of at most `len` bytes.
     pub(crate) fn fitting(&self, len: u16) -> u16 {
-        match self.scheme {
-            Scheme::ReedSolomonM | Scheme::Compact => len & !1,
-            Scheme::RaptorQ => len & !(ALIGNMENT - 1),
-            Scheme::NoCode
-            | Scheme::ReedSolomon8
-            | Scheme::SmallBlockSystematic
-            | Scheme::Other(_) => len,
-        }
+        let is_even = matches!(self.scheme, Scheme::ReedSolomonM | Scheme::Compact);
+        let multiple = if self.scheme == Scheme::RaptorQ { ALIGNMENT } else { 1 + is_even as u16 };
+        len & !(multiple - 1)
     }
 
     /// Size of the segments of an object of `size` bytes. Symbols of scheme 6 have the announced
@@ -400,7 +371,7 @@ impl Coding {
     /// computed.
     pub(crate) fn encoder(&self, segment: u16, parity: u16) -> Option<Encoder> {
         let code = self.code()?.clone();
-        Encoder::of_some(code, usize::from(segment), usize::from(parity)).ok()
+        Encoder::with_rows(code, usize::from(segment), usize::from(parity)).ok()
     }
 
     /// Parity segments `rows` of a block whose source segments are concatenated in `data`.
@@ -421,7 +392,7 @@ impl Coding {
         for (first, last) in rows.runs(0) {
             let count = usize::from(last - first) + 1;
             let encoder =
-                self.code().map(|code| Encoder::of_some(code.clone(), segment.into(), count));
+                self.code().map(|code| Encoder::with_rows(code.clone(), segment.into(), count));
             let Some(Ok(mut encoder)) = encoder else { continue };
             encoder.reset_rows(first.into()..usize::from(first) + count);
             encoder.add_run(0, data);
@@ -498,7 +469,7 @@ mod tests {
         let fti = Fti { blocks: 3, sub_blocks: 1, alignment: 4, ..plain };
         let read = |fti: Fti| Coding::from_fti(Scheme::RaptorQ, &fti);
         assert_eq!(
-            read(fti).map(|coding| (coding.block_len(), coding.parity())),
+            read(fti).map(|coding| (coding.block_len, coding.parity)),
             built.then_some((34, 65_501))
         );
         for bad in [
@@ -530,7 +501,7 @@ mod tests {
         assert_eq!(coding.kind(), Some((Field::Gf16, 1024, 1023)));
         assert_eq!([1 << 30, 10_240, 0].map(|work| coding.parity_most(1024, work)), [1023, 10, 0]);
         let odd = Coding::from_fti(Scheme::ReedSolomonM, &fti(5, 1024, 1023));
-        assert_eq!(odd.map(|coding| (coding.kind(), coding.parity())), Some((None, 0)));
+        assert_eq!(odd.map(|coding| (coding.kind(), coding.parity)), Some((None, 0)));
         assert!(Coding::from_fti(Scheme::ReedSolomonM, &fti(4, 65_000, 1000)).is_none());
     }
 }

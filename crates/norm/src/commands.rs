@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use engine::{PathId, Time};
 use session::Base;
-use session::path::Burst;
 
 use super::core::{Alarm, Core};
 use super::indication::{Indication, RequestError};
-use super::transmission::Transmission;
+use super::transmission::Output;
 use crate::message::{Ack, Body, Command, Extension, Extensions, NodeId, NodeList};
 
 /// Type of a private header extension: the number of a command, by which repetitions are
@@ -196,19 +195,11 @@ impl Commands {
     }
 
     /// Sends due messages. Returns `false` if something must wait for the next batch.
-    pub(crate) fn emit(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        base: &mut Base<Alarm>,
-        burst: &mut Burst<'_>,
-    ) -> bool {
-        let went = self.emit_commands(core, transmission, burst)
-            && self.emit_question(core, transmission, burst)
-            && self.emit_end(core, transmission, burst);
+    pub(crate) fn emit(&mut self, out: &mut Output<'_, '_>, base: &mut Base<Alarm>) -> bool {
+        let went = self.emit_commands(out) && self.emit_question(out) && self.emit_end(out);
         if went && let Some(next) = self.next() {
-            let now = burst.departure();
-            base.alarm(&mut core.shared, Alarm::Command, now, next.since(now));
+            let now = out.departure();
+            base.alarm(&mut out.core.shared, Alarm::Command, now, next.since(now));
         }
         went
     }
@@ -223,98 +214,83 @@ impl Commands {
         commands.chain(question).chain(end).min()
     }
 
-    fn emit_commands(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-    ) -> bool {
+    fn emit_commands(&mut self, out: &mut Output<'_, '_>) -> bool {
         let mut over = Vec::new();
         let mut went = true;
         for command in &mut self.commands {
-            if command.next > burst.departure() {
+            if command.next > out.departure() {
                 continue;
             }
             let [high, low] = (command.number as u16).to_be_bytes();
             let number = [Extension { kind: EXT_COMMAND, value: &[0, high, low] }];
             let body = Body::Command(Command::Application {
-                sender: transmission.header(),
+                sender: out.transmission.header(),
                 others: Extensions::new(&number),
                 payload: &command.bytes,
             });
-            went = transmission.push(core, burst, body);
+            went = out.push(body);
             if !went {
                 break;
             }
             command.left -= 1;
-            command.next = burst.departure() + transmission.twice();
+            command.next = out.departure() + out.transmission.twice();
             if command.left == 0 {
                 over.push(command.number);
             }
         }
         self.commands.retain(|command| command.left > 0);
         for number in over {
-            core.user.indicate(Indication::CommandSent { peer: self.path, number });
+            out.core.user.indicate(Indication::CommandSent { peer: self.path, number });
         }
         went
     }
 
     /// Sends the question to receivers without a reply: as many as one message can name, the least
     /// often polled first.
-    fn emit_question(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-    ) -> bool {
+    fn emit_question(&mut self, out: &mut Output<'_, '_>) -> bool {
         let Some(question) = self.questions.front_mut() else { return true };
-        if question.next > burst.departure() {
+        if question.next > out.departure() {
             return true;
         }
-        let room = (burst.mtu().saturating_sub(ACK_REQ_HEADER) / 4).max(1);
+        let room = (out.burst.mtu().saturating_sub(ACK_REQ_HEADER) / 4).max(1);
         let mut nodes: Vec<_> =
             question.waiting.iter().map(|(node, polls)| (*polls, *node)).collect();
         nodes.sort_unstable();
         let nodes: Vec<_> = nodes.into_iter().take(room).map(|(_, node)| node).collect();
         let body = Body::Command(Command::AckReq {
-            sender: transmission.header(),
+            sender: out.transmission.header(),
             kind: question.kind,
             id: question.id,
             others: Extensions::NONE,
             ackers: NodeList::new(&nodes),
         });
-        if !transmission.push(core, burst, body) {
+        if !out.push(body) {
             return false;
         }
         for node in nodes {
             question.waiting.entry(node).and_modify(|polls| *polls += 1);
         }
-        question.next = burst.departure() + transmission.twice();
+        question.next = out.departure() + out.transmission.twice();
         true
     }
 
-    fn emit_end(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-    ) -> bool {
+    fn emit_end(&mut self, out: &mut Output<'_, '_>) -> bool {
         let Some(End::Telling { left, next }) = self.end else { return true };
-        if next > burst.departure() {
+        if next > out.departure() {
             return true;
         }
-        let sender = transmission.header();
+        let sender = out.transmission.header();
         let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
-        if !transmission.push(core, burst, body) {
+        if !out.push(body) {
             return false;
         }
-        let next = burst.departure() + transmission.twice();
+        let next = out.departure() + out.transmission.twice();
         self.end = Some(match left {
             0 | 1 => End::Sent,
             left => End::Telling { left: left - 1, next },
         });
         if self.has_ended() {
-            core.user.indicate(Indication::SessionEnded { peer: self.path });
+            out.core.user.indicate(Indication::SessionEnded { peer: self.path });
         }
         true
     }

@@ -187,9 +187,10 @@ impl SenderConfig {
 }
 
 /// Limit of parity that is sent before receivers report that they need it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Waste {
     /// None is sent.
+    #[default]
     Nothing,
     /// Share of the least time of the transfer by which it may be prolonged, or capacity be wasted.
     Share(f64),

@@ -39,21 +39,16 @@ const NEAR: f64 = 1.5;
 const LENGTH_WEIGHT: f64 = 0.05;
 
 /// Rate control of one sender. Rates are in bytes per second, without the path's overhead.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Congestion {
+    setup: Setup,
     /// Mean length of messages with data.
     segment: f64,
-    rate: f64,
-    /// Upper limit of the rate.
-    ceiling: f64,
-    /// Whether there may be receivers in the group that have not reported yet.
-    is_group: bool,
+    pub(crate) rate: f64,
     /// Whether no receiver has reported a loss yet.
     is_slow_start: bool,
     limiting: Option<NodeId>,
     reporters: BTreeMap<NodeId, Reporter>,
-    reporters_max: usize,
-    robust_factor: u32,
     /// Sequence number of the last probe.
     sequence: u16,
     /// Time of the last check for a rate increase, and of the last halving.
@@ -66,8 +61,6 @@ pub(crate) struct Congestion {
     /// Time at which the last message was due, and its length.
     last: Option<(Time, usize)>,
     last_data: Option<Time>,
-    /// Maximum driver delay that is made up for.
-    credit: Duration,
 }
 
 /// Receiver that reports.
@@ -89,15 +82,16 @@ impl Reporter {
     }
 }
 
-/// Initial values of a sender's rate control.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Beginning {
+/// Path and group of a sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup {
     /// Bytes of the longest message.
     pub(crate) segment: usize,
     /// Upper limit of the rate, in bytes per second.
     pub(crate) ceiling: f64,
     /// Assumed greatest round trip (GRTT).
     pub(crate) grtt: Duration,
+    /// Whether there may be receivers in the group that have not reported yet.
     pub(crate) is_group: bool,
     /// Round trip to a single receiver, if the light time is known.
     pub(crate) light: Option<Duration>,
@@ -109,44 +103,23 @@ pub(crate) struct Beginning {
 }
 
 impl Congestion {
-    pub(crate) fn new(beginning: Beginning) -> Self {
-        let segment = beginning.segment.max(1) as f64;
-        let mut this = Self {
-            segment,
-            rate: 0.0,
-            ceiling: beginning.ceiling,
-            is_group: beginning.is_group,
-            is_slow_start: true,
-            limiting: None,
-            reporters: BTreeMap::new(),
-            reporters_max: beginning.reporters_max.max(1),
-            robust_factor: beginning.robust_factor,
-            sequence: 0,
-            raised: Time::ZERO,
-            halved: Time::ZERO,
-            is_climbing: false,
-            held: (true, true),
-            last: None,
-            last_data: None,
-            credit: 2 * BATCH + beginning.late,
-        };
-        let mut first = this.least(beginning.grtt);
-        if let Some(light) = beginning.light.filter(|_| !beginning.is_group) {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let segment = setup.segment.max(1) as f64;
+        let (is_slow_start, held) = (true, (true, true));
+        let mut this = Self { setup, segment, is_slow_start, held, ..Self::default() };
+        let mut first = this.least(setup.grtt);
+        if let Some(light) = setup.light.filter(|_| !setup.is_group) {
             // One segment per second until a receiver replies; one initial window per round trip
             // once that is known (RFC 5348 §4.2).
             let window = initial_window(segment) / light.as_secs_f64().max(RTT_LEAST);
             first = first.max(segment).max(window);
         }
-        this.set(first, beginning.grtt);
+        this.set(first, setup.grtt);
         this
     }
 
     pub(crate) fn memory(&self) -> usize {
         self.reporters.len() * (size_of::<Reporter>() + size_of::<NodeId>())
-    }
-
-    pub(crate) fn rate(&self) -> f64 {
-        self.rate
     }
 
     /// Initial and minimum rate: one segment per second, or per greatest round trip if that is
@@ -156,12 +129,12 @@ impl Congestion {
     }
 
     fn set(&mut self, rate: f64, grtt: Duration) {
-        self.rate = rate.max(self.least(grtt)).min(self.ceiling);
+        self.rate = rate.max(self.least(grtt)).min(self.setup.ceiling);
     }
 
     /// Sets the path's maximum rate.
     pub(crate) fn set_ceiling(&mut self, ceiling: f64) {
-        self.ceiling = ceiling;
+        self.setup.ceiling = ceiling;
         self.rate = self.rate.min(ceiling);
     }
 
@@ -188,7 +161,7 @@ impl Congestion {
     }
 
     /// Whether a data message may be sent at this time; the error is the time to try again.
-    pub(crate) fn may_send(&mut self, at: Time) -> Result<(), Time> {
+    pub(crate) fn check_pace(&mut self, at: Time) -> Result<(), Time> {
         let Some(due) = self.due().filter(|due| *due > at) else { return Ok(()) };
         self.held.0 = true;
         let interval = self.last.map_or(BATCH, |(last, _)| due.since(last));
@@ -197,7 +170,7 @@ impl Congestion {
 
     /// Accounts for a sent message.
     pub(crate) fn sent(&mut self, at: Time, len: usize, is_data: bool) {
-        let earliest = at - self.credit;
+        let earliest = at - (2 * BATCH + self.setup.late);
         self.last = Some((self.due().map_or(at, |due| due.max(earliest)), len));
         if is_data {
             self.segment += LENGTH_WEIGHT * (len as f64 - self.segment);
@@ -237,7 +210,7 @@ impl Congestion {
         }
         let former = self.reporters.get(&node).copied();
         let is_stale = former.is_some_and(|former| age(cc.sequence, former.sequence) < 0);
-        let is_full = former.is_none() && self.reporters.len() >= self.reporters_max;
+        let is_full = former.is_none() && self.reporters.len() >= self.setup.reporters_max.max(1);
         if cc.rate == 0 || is_stale || is_full {
             return;
         }
@@ -267,8 +240,9 @@ impl Congestion {
     ) -> f64 {
         let former = self.reporters.get(&node).map(|reporter| reporter.rtt);
         let reported = cc.flags.contains(CcFlags::RTT).then(|| message::rtt(cc.rtt).as_secs_f64());
-        let is_often =
-            cc.flags.contains(CcFlags::CLR) || cc.flags.contains(CcFlags::PLR) || !self.is_group;
+        let is_often = cc.flags.contains(CcFlags::CLR)
+            || cc.flags.contains(CcFlags::PLR)
+            || !self.setup.is_group;
         let (former, weight) =
             if is_often { (former, FORMER_OFTEN) } else { (reported.or(former), FORMER_SELDOM) };
         let rtt = match (former, took.map(|took| took.as_secs_f64())) {
@@ -294,7 +268,7 @@ impl Congestion {
 
     /// Follows the report of the CLR.
     fn adjust(&mut self, now: Time, reporter: Reporter, (is_first, grtt): (bool, Duration)) {
-        if self.is_slow_start && is_first && !self.is_group {
+        if self.is_slow_start && is_first && !self.setup.is_group {
             // No other receiver has to be polled: start as TFRC does (RFC 5348 §4.2).
             let initial = initial_window(self.segment) / reporter.rtt;
             self.set(self.rate.max(initial), grtt);
@@ -365,7 +339,7 @@ impl Congestion {
     }
 
     fn robust(&self) -> i32 {
-        i32::try_from(self.robust_factor).unwrap_or(i32::MAX).max(AGE_MAX)
+        i32::try_from(self.setup.robust_factor).unwrap_or(i32::MAX).max(AGE_MAX)
     }
 
     /// Processes the sending of a probe. `is_busy` if there is data to send.
@@ -450,7 +424,7 @@ mod tests {
     }
 
     fn congestion(is_group: bool) -> Congestion {
-        Congestion::new(Beginning {
+        Congestion::new(Setup {
             segment: 1000,
             ceiling: f64::INFINITY,
             grtt: GRTT,
@@ -483,31 +457,31 @@ mod tests {
     #[test]
     fn slow_start_follows_the_lowest_report_and_doubles_at_most() {
         let mut group = congestion(true);
-        assert!(near(group.rate(), 1000.0), "a segment a second");
+        assert!(near(group.rate, 1000.0), "a segment a second");
         reports(&mut group, 1000, (1, START), 50_000.0);
-        assert!(near(group.rate(), 2000.0), "{}", group.rate());
+        assert!(near(group.rate, 2000.0), "{}", group.rate);
         reports(&mut group, 1050, (1, START), 50_000.0);
-        assert!(near(group.rate(), 2828.4), "half a round trip: {}", group.rate());
+        assert!(near(group.rate, 2828.4), "half a round trip: {}", group.rate);
         for (at, expected) in [(1150, 5657.0), (1250, 11_314.0), (1350, 22_627.0)] {
             reports(&mut group, at, (1, START), 50_000.0);
-            assert!(near(group.rate(), expected), "{}", group.rate());
+            assert!(near(group.rate, expected), "{}", group.rate);
         }
         reports(&mut group, 1450, (1, START), 40_000.0);
-        assert!(near(group.rate(), 40_000.0), "{}", group.rate());
+        assert!(near(group.rate, 40_000.0), "{}", group.rate);
         // A lower report of another receiver is not followed while nobody lost anything.
         reports(&mut group, 1500, (2, START), 30_000.0);
         assert_eq!(group.limiting, Some(NodeId(2)));
-        assert!(near(group.rate(), 40_000.0), "{}", group.rate());
+        assert!(near(group.rate, 40_000.0), "{}", group.rate);
         reports(&mut group, 1600, (3, CcFlags::RTT), 10_000.0);
         assert_eq!((group.limiting, group.is_slow_start), (Some(NodeId(3)), false));
-        assert!(near(group.rate(), 10_000.0), "{}", group.rate());
+        assert!(near(group.rate, 10_000.0), "{}", group.rate);
     }
 
     #[test]
     fn one_receiver_allows_four_segments_in_the_first_round_trip() {
         let mut alone = congestion(false);
         reports(&mut alone, 100, (1, START), 2000.0);
-        assert!(near(alone.rate(), 40_000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 40_000.0), "{}", alone.rate);
     }
 
     #[test]
@@ -524,10 +498,10 @@ mod tests {
         for round in 1..=9_u32 {
             reports(&mut group, 1000 + u64::from(round) * 100, (2, CcFlags::RTT), 100_000.0);
             let expected = 10_000.0 * f64::from(1 + round);
-            assert!(near(group.rate(), expected), "{round}: {}", group.rate());
+            assert!(near(group.rate, expected), "{round}: {}", group.rate);
         }
         reports(&mut group, 2000, (2, CcFlags::RTT), 300_000.0);
-        assert!(near(group.rate(), 110_000.0), "{}", group.rate());
+        assert!(near(group.rate, 110_000.0), "{}", group.rate);
     }
 
     #[test]
@@ -566,16 +540,16 @@ mod tests {
         for round in 1..=4 {
             probes(&mut group, 200 + round * 100);
         }
-        assert!(near(group.rate(), 8000.0), "{}", group.rate());
+        assert!(near(group.rate, 8000.0), "{}", group.rate);
         for (round, expected) in [(5, 4000.0), (6, 2000.0), (7, 1000.0), (8, 1000.0), (9, 1000.0)] {
             probes(&mut group, 200 + round * 100);
-            assert!(near(group.rate(), expected), "{round}: {}", group.rate());
+            assert!(near(group.rate, expected), "{round}: {}", group.rate);
         }
         // The other one reported equally long ago: after 20 rounds no receiver is left.
         (10..=21).for_each(|round| probes(&mut group, 200 + round * 100));
         assert_eq!((group.limiting, group.is_slow_start), (None, true));
         assert!(group.reporters.is_empty());
-        assert!(near(group.rate(), 1000.0), "{}", group.rate());
+        assert!(near(group.rate, 1000.0), "{}", group.rate);
     }
 
     #[test]
@@ -619,13 +593,13 @@ mod tests {
         alone.sent(millis(100), 1000, true);
         // 15.6 ms are the transmission time of the message itself.
         alone.resume(millis(1100), GRTT);
-        assert!(near(alone.rate(), 64_000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 64_000.0), "{}", alone.rate);
         alone.sent(millis(1100), 1000, true);
         alone.resume(millis(3200), GRTT);
-        assert!(near(alone.rate(), 16_000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 16_000.0), "{}", alone.rate);
         alone.sent(millis(3200), 1000, true);
         alone.resume(millis(60_000), GRTT);
-        assert!(near(alone.rate(), 1000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 1000.0), "{}", alone.rate);
         assert!(alone.is_slow_start);
     }
 
@@ -637,33 +611,33 @@ mod tests {
         let limit = CcFlags::RTT | CcFlags::LIMIT;
         (1..=2).for_each(|round| probes(&mut alone, round * 100));
         reports(&mut alone, 300, (1, limit), 50_000.0);
-        assert!(near(alone.rate(), 64_000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 64_000.0), "{}", alone.rate);
         alone.sent(millis(300), 1000, true);
-        assert!(alone.may_send(millis(301)).is_err());
+        assert!(alone.check_pace(millis(301)).is_err());
         reports(&mut alone, 400, (1, limit), 50_000.0);
-        assert!(near(alone.rate(), 50_000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 50_000.0), "{}", alone.rate);
         // Four segments per round trip are always allowed.
         reports(&mut alone, 500, (1, limit), 10_000.0);
-        assert!(near(alone.rate(), 40_000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 40_000.0), "{}", alone.rate);
         alone.set_ceiling(5000.0);
-        assert!(near(alone.rate(), 5000.0), "{}", alone.rate());
+        assert!(near(alone.rate, 5000.0), "{}", alone.rate);
     }
 
     #[test]
     fn messages_leave_at_the_rate() {
         let mut alone = congestion(false);
         alone.set(100_000.0, GRTT);
-        assert_eq!(alone.may_send(millis(0)), Ok(()));
+        assert_eq!(alone.check_pace(millis(0)), Ok(()));
         alone.sent(millis(0), 1000, true);
-        assert_eq!(alone.may_send(millis(9)), Err(millis(10)));
+        assert_eq!(alone.check_pace(millis(9)), Err(millis(10)));
         alone.sent(millis(10), 500, false);
-        assert_eq!(alone.may_send(millis(10)), Err(millis(15)));
+        assert_eq!(alone.check_pace(millis(10)), Err(millis(15)));
         // A delay of 2 ms of the driver is made up for.
         alone.sent(millis(115), 1000, true);
-        assert_eq!(alone.may_send(millis(115)), Err(millis(123)));
+        assert_eq!(alone.check_pace(millis(115)), Err(millis(123)));
         // A new rate applies at once.
         alone.set(200_000.0, GRTT);
-        assert_eq!(alone.may_send(millis(115)), Err(millis(118)));
+        assert_eq!(alone.check_pace(millis(115)), Err(millis(118)));
     }
 
     #[test]

@@ -195,6 +195,21 @@ impl Core {
         }
     }
 
+    /// Memory left for incomplete blocks.
+    pub(crate) fn assembly_room(&self) -> usize {
+        self.config.limits.assembly.saturating_sub(self.assembling + self.reserved)
+    }
+
+    /// Returns whether received data may be written; otherwise it counts as dropped.
+    pub(crate) fn admit_write(&mut self) -> bool {
+        let is_full = self.shared.room.unwritten > self.config.limits.buffers.write_buffer;
+        if is_full {
+            self.stats.data_dropped += 1;
+            self.user.limit_reached(Limit::WriteBuffer);
+        }
+        !is_full
+    }
+
     /// Handles the result of an effect whose object no longer exists.
     pub(crate) fn orphaned(
         &mut self,

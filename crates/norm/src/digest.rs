@@ -37,9 +37,8 @@ pub(crate) fn version_content(version: u64) -> Option<[u8; 6]> {
 
 /// Version of a file from the extensions of NORM_INFO; 0 if unknown.
 pub(crate) fn version_of(extensions: &Extensions<'_>) -> u64 {
-    let found = extensions.iter().find(|extension| extension.kind == EXT_VERSION);
-    let content = found.and_then(|extension| extension.value.first_chunk::<6>().copied());
-    content.map_or(0, |[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    let content = extensions.find(EXT_VERSION).and_then(|value| value.first_chunk::<6>());
+    content.map_or(0, |&[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
 /// Bytes of the content.
@@ -86,8 +85,7 @@ impl BlockDigest {
     pub(crate) fn decode(extension: &Extension<'_>) -> Option<Self> {
         let content: &[u8; CONTENT] =
             extension.value.try_into().ok().filter(|_| extension.kind == EXT_DIGEST)?;
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&content[2..]);
-        Some(Self { block: u16::from_be_bytes([content[0], content[1]]), digest })
+        let (block, digest) = (u16::from_be_bytes([content[0], content[1]]), &content[2..]);
+        Some(Self { block, digest: first_bytes(digest) })
     }
 }

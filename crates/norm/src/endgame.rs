@@ -24,7 +24,7 @@ const EACH_MAX: u32 = 16;
 const FEW_MAX: u32 = 64;
 
 /// Circumstances of a sender.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) waste: Waste,
     /// Greatest round trip, in seconds.
@@ -40,20 +40,6 @@ pub(crate) struct Terms {
     /// Whether reports are overdue: the return link may be down, and waiting for it would cost more
     /// than parity.
     pub(crate) is_silent: bool,
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Self {
-            waste: Waste::Nothing,
-            round_trip: 0.0,
-            interval: 0.0,
-            loss: 0.0,
-            receivers: 1,
-            confidence: None,
-            is_silent: false,
-        }
-    }
 }
 
 /// Block whose end is near, and the object that it belongs to.

@@ -1,8 +1,8 @@
-//! Object being received: its blocks, its missing parts, and the file it is written to.
+//! Object being received: what all kinds of objects have in common.
 
 mod block;
+mod blocks;
 mod coded;
-mod contradictions;
 mod digests;
 mod ending;
 pub(crate) mod joined;
@@ -16,30 +16,28 @@ mod requests;
 mod sink;
 mod stream;
 
-use std::collections::BTreeMap;
-
-use crate::fec::Partition;
 use bytes::Bytes;
-use engine::{Completion, EffectError};
+use engine::{Completion, EffectError, Time};
 use session::path::Handle;
-use session::ranges::Ranges;
 
-use self::block::{Block, whole};
-use self::coded::Run;
+use self::block::Block;
+use self::blocks::Blocks;
 use self::digests::{Digests, Verdict};
-use self::journal::Journal;
 use self::parked::Parked;
 pub(crate) use self::parked::parked_max;
+pub(crate) use self::requests::RequestRound;
 use self::sink::{Finish, Sink};
 use self::stream::Stream;
 use super::bits::Bits;
 use super::coding::{Coding, is_long};
 use super::core::{Core, Job, Room, Task};
-use super::digest::{digest_of, version_of};
-use super::indication::{Failure, Indication, Limit, ObjectId, Report};
+use super::digest::version_of;
+use super::indication::{Failure, Indication, Limit, ObjectId, Piece, Report};
 use super::refusal::Reason;
-use super::requested::Requested;
+use super::requested::{InfoRequested, Requested};
+use crate::fec::Partition;
 use crate::message::{Data, Flags, Fti, Info, PayloadId, Scheme};
+use crate::report::ReportOf;
 
 /// Prefix of the names of working files.
 pub const SPOOL_PREFIX: &str = "norm-";
@@ -47,43 +45,44 @@ pub const SPOOL_PREFIX: &str = "norm-";
 /// Memory overhead of a piece of data, in bytes.
 const PIECE_COST: usize = 64;
 
+/// Messages that contradict the learnt FEC information, with none in between that confirms it,
+/// after which the object is given up. The learnt information was then damaged.
+const CONTRADICTIONS_MAX: u32 = 8;
+
 /// Object being received.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) id: ObjectId,
-    shape: Option<Shape>,
+    pub(crate) handle: Handle,
     flags: Flags,
     info: Option<Bytes>,
-    /// Complete blocks.
-    whole: Ranges,
-    /// Incomplete blocks.
-    blocks: BTreeMap<u32, Block>,
-    received: u64,
+    kind: Kind,
+    pub(crate) state: State,
     /// NORM_DATA received, duplicates included.
     arrived: u32,
-    /// Highest block of which anything arrived.
-    highest: u32,
-    sink: Sink,
-    pub(crate) state: State,
-    requested: Requested,
-    /// Bytes reserved for an object that is not a file.
-    reserved: usize,
+    requested: InfoRequested,
     /// Number of messages that contradicted the FEC information since a message confirmed it.
     contradictions: u32,
-    /// Segments that arrived before the partition was known.
-    parked: Parked,
-    digests: Digests,
-    run: Run,
-    journal: Journal,
-    /// Received state of a stream.
-    stream: Option<Box<Stream>>,
     /// Whether only NORM_INFO is requested.
     is_info_only: bool,
     /// Whether the user was notified of the object.
     is_announced: bool,
     /// Whether the object's sender has sent only one message so far. The user is notified with the
     /// second.
-    is_held: bool,
+    pub(crate) is_held: bool,
+    /// Whether an earlier session may have a part of the object: until NORM_INFO describes it,
+    /// nothing else is requested.
+    pub(crate) may_resume: bool,
+}
+
+/// Kind of an object, with what was received of it.
+#[derive(Debug)]
+enum Kind {
+    /// The partition is not known yet: segments that arrived before it.
+    Unknown(Parked),
+    /// File, or bytes in memory.
+    Blocks(Box<Blocks>),
+    Stream(Box<Stream>),
 }
 
 /// Partition and coding.
@@ -95,6 +94,28 @@ struct Shape {
     coding: Coding,
     /// Memory needed to recover a block.
     room: Room,
+}
+
+impl Shape {
+    /// Shape of an object with this FEC information. At most `work` coefficients may be computed to
+    /// recover a block.
+    fn new(scheme: Scheme, fti: Fti, is_stream: bool, work: usize) -> Result<Self, Failure> {
+        let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
+        let coding = Coding::from_fti(scheme, &fti).ok_or_else(unknown)?;
+        let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
+            .map_err(|error| Failure::Settings(error.to_string()))?;
+        let longest = partition.block_len(0).max(1);
+        if coding.is_long() && (is_stream || coding.check_long(longest).is_err()) {
+            return Err(unknown());
+        }
+        // All blocks of a stream have the full length.
+        let room = if is_stream {
+            coding.room(fti.block_len, fti.segment_size.into(), work)
+        } else {
+            coding.room(longest, partition.segment_len(0, 0).into(), work)
+        };
+        Ok(Self { scheme, fti, partition, coding, room })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,31 +141,39 @@ pub(crate) struct Reach {
     pub(crate) block: u64,
 }
 
+/// Outcome of a segment, or of the recovery of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing was completed.
+    Taken,
+    /// A block was completed, or a part of a stream.
+    Completed,
+    /// The segment needs room for its block.
+    NoRoom,
+    /// The segment has no place in the learnt partition.
+    Misplaced,
+    /// The sender contradicts itself about the bytes of a stream.
+    Garbled,
+    /// Blocks differ from those that were sent.
+    Damaged,
+}
+
 impl Incoming {
     pub(crate) fn new(id: ObjectId, handle: Handle, is_info_only: bool) -> Self {
         Self {
             id,
-            shape: None,
+            handle,
             flags: Flags::NONE,
             info: None,
-            whole: Ranges::new(),
-            blocks: BTreeMap::new(),
-            received: 0,
-            arrived: 0,
-            highest: 0,
-            sink: Sink::new(handle),
+            kind: Kind::Unknown(Parked::default()),
             state: State::Receiving,
-            requested: Requested::default(),
-            reserved: 0,
+            arrived: 0,
+            requested: InfoRequested::default(),
             contradictions: 0,
-            parked: Parked::default(),
-            digests: Digests::default(),
-            run: Run::default(),
-            journal: Journal::default(),
-            stream: None,
             is_info_only,
             is_announced: false,
             is_held: false,
+            may_resume: false,
         }
     }
 
@@ -160,17 +189,14 @@ impl Incoming {
         core.user.indicate(Indication::Started { id: self.id, is_sender: false, info });
     }
 
-    /// Withholds indications: the sender has sent only one message so far.
-    pub(crate) fn hold(&mut self) {
-        self.is_held = true;
-    }
-
     /// Ends the withholding of indications: the sender sent a second message.
     pub(crate) fn show(&mut self, core: &mut Core) {
         if !std::mem::take(&mut self.is_held) {
             return;
         }
-        self.sink.show(core);
+        if let Kind::Blocks(blocks) = &mut self.kind {
+            blocks.sink.show(core);
+        }
         if !self.is_announced {
             return;
         }
@@ -183,43 +209,56 @@ impl Incoming {
 
     /// Resumes an earlier session, if there is one, and indicates the size of the object.
     fn begins(&mut self, core: &mut Core) {
-        let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none() && !self.is_held)
-        else {
-            return;
-        };
-        let size = shape.fti.object_size;
-        self.resume(core);
-        let resumed = self.journal.resumed;
-        core.user.indicate(Indication::Receiving { id: self.id, size, resumed });
-    }
-
-    pub(crate) fn handle(&self) -> Handle {
-        self.sink.handle()
-    }
-
-    pub(crate) fn report(&self) -> Report {
-        Report {
-            id: self.id,
-            is_sender: false,
-            progress: self.stream.as_ref().map_or(self.received, |stream| stream.delivered()),
-            size: self.shape.as_ref().filter(|_| !self.is_stream()).map(|it| it.fti.object_size),
-            info: self.info.clone().unwrap_or_default(),
+        if !self.is_held {
+            self.resume(core);
+            if let Kind::Blocks(blocks) = &self.kind {
+                core.user.indicate(blocks.receiving(self.id));
+            }
         }
     }
 
+    fn shape(&self) -> Option<&Shape> {
+        match &self.kind {
+            Kind::Unknown(_) => None,
+            Kind::Blocks(blocks) => Some(&blocks.shape),
+            Kind::Stream(stream) => Some(&stream.shape),
+        }
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        if let Kind::Blocks(blocks) = &self.kind { Some(blocks) } else { None }
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        if let Kind::Stream(stream) = &self.kind { Some(stream) } else { None }
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.kind, Kind::Stream(_))
+    }
+
+    /// Bytes received and, if known, of the object.
+    fn progress(&self) -> (u64, Option<u64>) {
+        match &self.kind {
+            Kind::Unknown(_) => (0, None),
+            Kind::Blocks(blocks) => (blocks.received, Some(blocks.shape.fti.object_size)),
+            Kind::Stream(stream) => (stream.delivered(), None),
+        }
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let (progress, size) = self.progress();
+        let info = self.info.clone().unwrap_or_default();
+        Report { id: self.id, is_sender: false, progress, size, info }
+    }
+
     pub(crate) fn memory(&self) -> usize {
-        let blocks: usize = self.blocks.values().map(|block| block.cost + size_of::<Block>()).sum();
-        let info = self.info.as_ref().map_or(0, Bytes::len);
-        let stream = self.stream.as_ref().map_or(0, |stream| stream.memory());
-        blocks
-            + self.sink.memory()
-            + stream
-            + self.whole.len() * 32
-            + self.requested.memory()
-            + self.parked.memory()
-            + self.digests.memory()
-            + self.run.memory()
-            + info
+        let kind = match &self.kind {
+            Kind::Unknown(parked) => parked.memory(),
+            Kind::Blocks(blocks) => blocks.memory(),
+            Kind::Stream(stream) => stream.memory(),
+        };
+        kind + self.info.as_ref().map_or(0, Bytes::len)
     }
 
     fn number(&self) -> u16 {
@@ -238,34 +277,30 @@ impl Incoming {
 
     /// Reason why the object could not be stored.
     pub(crate) fn cannot_store(&self) -> Option<Reason> {
-        match self.state {
-            State::Failed { cannot_store, .. } => cannot_store,
-            State::Receiving | State::Syncing | State::Installing | State::Done => None,
-        }
+        let State::Failed { cannot_store, .. } = self.state else { return None };
+        cannot_store
     }
 
-    /// Learns the partition; an error ends the object.
+    /// Learns the partition. Returns the segments that waited for it, if it is new; an error ends
+    /// the object.
     fn learn(
         &mut self,
         core: &mut Core,
         flags: Flags,
         scheme: Scheme,
         fti: Option<&Fti>,
-    ) -> Result<(), Failure> {
-        if let (Some(fti), Some(shape)) = (fti, &self.shape) {
+    ) -> Result<Option<Parked>, Failure> {
+        let is_stream = flags.contains(Flags::STREAM);
+        if let (Some(fti), Some(shape)) = (fti, self.shape()) {
             let learnt = (&shape.fti, shape.scheme, self.is_stream());
-            return self.compare((fti, scheme, flags.contains(Flags::STREAM)) == learnt);
+            return self.compare((fti, scheme, is_stream) == learnt).map(|()| None);
         }
         self.announce(core);
-        let Some(fti) = fti else { return Ok(()) };
-        let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
-        let coding = Coding::from_fti(scheme, fti).ok_or_else(unknown)?;
-        let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
-            .map_err(|error| Failure::Settings(error.to_string()))?;
-        let is_stream = flags.contains(Flags::STREAM);
+        let (Some(fti), Kind::Unknown(parked)) = (fti, &mut self.kind) else { return Ok(None) };
         if is_stream && core.config.receiver.streams.is_none() {
             return Err(Failure::Settings("streams are not received".to_owned()));
         }
+        let shape = Shape::new(scheme, *fti, is_stream, core.config.limits.coding_work)?;
         let is_file = flags.contains(Flags::FILE) || is_stream || core.config.receiver.store_data;
         let most = core.config.limits.object;
         let half = core.config.limits.assembly / 2;
@@ -274,20 +309,11 @@ impl Incoming {
             core.user.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
-        let longest = partition.block_len(0).max(1);
-        if coding.is_long() && (is_stream || coding.check_long(longest).is_err()) {
-            return Err(unknown());
-        }
-        let work = core.config.limits.coding_work;
-        // All blocks of a stream have the full length.
-        let room = match is_stream {
-            true => coding.room(fti.block_len, fti.segment_size.into(), work),
-            false => coding.room(longest, partition.segment_len(0, 0).into(), work),
-        };
+        let Shape { coding, room, .. } = &shape;
         let is_on_disk = is_file && coding.is_long();
-        if is_on_disk && !core.partials.is_restored() {
+        if is_on_disk && !core.partials.is_restored {
             // An earlier process may have received a part of it.
-            return Ok(());
+            return Ok(None);
         }
         let is_in_pieces = is_on_disk && coding.is_in_pieces();
         let bytes = room.bytes() + coding.surplus_memory(room.segment);
@@ -295,24 +321,37 @@ impl Incoming {
             core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
+        // An object without a slot is requested again once others complete.
+        let reserved = if is_file { 0 } else { fti.object_size as usize };
+        if reserved > 0 && core.reserved + reserved > half {
+            core.user.limit_reached(Limit::Assembly);
+            return Ok(None);
+        }
         if is_stream {
-            return self.learn_stream(core, (flags, scheme), *fti, (coding, partition));
+            let stream = Stream::new(core, self.id, shape)?;
+            let parked = std::mem::take(parked);
+            self.kind = Kind::Stream(Box::new(stream));
+            self.flags = flags;
+            self.show(core);
+            core.user.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
+            return Ok(Some(parked));
         }
-        if !is_file {
-            // An object without a slot is requested again once others complete.
-            let len = fti.object_size as usize;
-            if core.reserved + len > half {
-                core.user.limit_reached(Limit::Assembly);
-                return Ok(());
-            }
-            core.reserved += len;
-            self.reserved += len;
-        }
+        let parked = std::mem::take(parked);
+        core.reserved += reserved;
+        let sink = Sink::new(self.handle, is_file, self.is_held);
+        self.kind = Kind::Blocks(Box::new(Blocks::new(shape, sink, reserved)));
         self.flags = flags;
-        let fti = *fti;
-        self.shape = Some(Shape { scheme, fti, partition, coding, room });
-        self.sink.begin(is_file);
-        Ok(())
+        Ok(Some(parked))
+    }
+
+    /// Counts messages that contradict the learnt FEC information. An object with the wrong
+    /// partition would be requested without end.
+    fn compare(&mut self, is_same: bool) -> Result<(), Failure> {
+        self.contradictions = if is_same { 0 } else { self.contradictions + 1 };
+        if self.contradictions < CONTRADICTIONS_MAX {
+            return Ok(());
+        }
+        Err(Failure::Settings("the sender contradicts itself about its segments".to_owned()))
     }
 
     /// Processes NORM_INFO (§4.2.2).
@@ -320,14 +359,14 @@ impl Incoming {
         if self.state != State::Receiving {
             return;
         }
-        let was_known = self.shape.is_some();
-        if let Err(failure) = self.learn(core, info.flags, info.fec, info.fti.as_ref()) {
-            self.fail(core, failure);
-            return;
-        }
-        let is_new = !was_known && self.shape.is_some();
-        if is_new {
-            self.journal.version = version_of(&info.others);
+        let parked = match self.learn(core, info.flags, info.fec, info.fti.as_ref()) {
+            Ok(parked) => parked,
+            Err(failure) => return self.fail(core, failure),
+        };
+        if parked.is_some()
+            && let Kind::Blocks(blocks) = &mut self.kind
+        {
+            blocks.journal.version = version_of(&info.others);
         }
         if self.info.is_none() {
             let info = Bytes::copy_from_slice(info.payload);
@@ -336,12 +375,16 @@ impl Incoming {
             }
             self.info = Some(info);
         }
-        if is_new {
+        if let Some(parked) = parked {
             self.begins(core);
+            self.unpark(core, parked);
         }
-        self.unpark(core);
-        self.learn_digests(core, info);
-        self.check_complete(core);
+        if !self.is_over()
+            && let Kind::Blocks(blocks) = &mut self.kind
+        {
+            let outcome = blocks.on_digests(core, &info.others);
+            self.conclude(core, outcome);
+        }
     }
 
     /// Processes a segment (§4.2.1). Returns `false` if room must be made for its block.
@@ -351,261 +394,107 @@ impl Incoming {
             core.stats.duplicate_data += 1;
             return true;
         }
-        let was_known = self.shape.is_some();
-        if let Err(failure) = self.learn(core, data.flags, data.fec, data.fti.as_ref()) {
-            self.fail(core, failure);
-            return true;
+        match self.learn(core, data.flags, data.fec, data.fti.as_ref()) {
+            Ok(None) => {}
+            Ok(Some(parked)) => {
+                self.begins(core);
+                self.unpark(core, parked);
+            }
+            Err(failure) => {
+                self.fail(core, failure);
+                return true;
+            }
         }
-        if !was_known {
-            self.begins(core);
-        }
-        if self.stream.is_some() {
-            return self.on_stream_data(core, data);
-        }
-        self.unpark(core);
-        if self.shape.is_none() && is_long(data.fec) {
-            self.park(core, data);
-            return true;
-        }
-        if self.shape.as_ref().is_none_or(|shape| shape.scheme != data.fec) {
-            core.stats.data_dropped += 1;
-            return true;
-        }
-        self.on_segment(core, data.id, data.payload)
+        let outcome = match &mut self.kind {
+            Kind::Stream(stream) => stream.on_data(core, data),
+            Kind::Blocks(blocks) if blocks.shape.scheme == data.fec => {
+                blocks.on_segment(core, data.id, data.payload)
+            }
+            Kind::Unknown(parked) if is_long(data.fec) => {
+                parked.keep(core, data);
+                Outcome::Taken
+            }
+            Kind::Blocks(_) | Kind::Unknown(_) => {
+                core.stats.data_dropped += 1;
+                Outcome::Taken
+            }
+        };
+        self.conclude(core, outcome)
     }
 
-    /// Processes a segment of an object whose partition is known. Returns `false` if room must be
-    /// made for its block.
-    fn on_segment(&mut self, core: &mut Core, id: PayloadId, payload: &[u8]) -> bool {
-        let Some(shape) = self.shape.as_ref() else { return true };
-        let (block, symbol) = (id.block, id.symbol);
-        let block_len = shape.partition.block_len(block);
-        let most = u32::from(block_len) + u32::from(shape.fti.parity.max(shape.coding.parity()));
-        if block >= shape.partition.blocks() || u32::from(symbol) >= most {
-            self.contradict(core);
-            return true;
+    /// Processes the segments that waited for the partition.
+    fn unpark(&mut self, core: &mut Core, mut parked: Parked) {
+        for (id, payload) in parked.take(core) {
+            let is_over = self.is_over();
+            let outcome = match &mut self.kind {
+                Kind::Blocks(blocks) if !is_over => blocks.on_segment(core, id, &payload),
+                Kind::Blocks(_) | Kind::Stream(_) | Kind::Unknown(_) => Outcome::NoRoom,
+            };
+            core.stats.data_dropped += u64::from(!self.conclude(core, outcome));
         }
-        if symbol >= block_len && shape.room.usable == 0 {
-            core.stats.data_dropped += 1;
-            return true;
-        }
-        self.highest = self.highest.max(block);
-        if self.is_whole(block) {
-            core.stats.duplicate_data += 1;
-            return true;
-        }
-        let (segment, usable) = (shape.room.segment, usize::from(shape.room.usable));
-        let expected = match symbol < block_len {
-            true => usize::from(shape.partition.segment_len(block, symbol)),
-            // Parity is as long as the longest segment of its block.
-            false => usize::from(shape.partition.segment_len(block, 0)),
+    }
+
+    /// Handles the outcome of a segment, or of the recovery of a block. Returns `false` if the
+    /// segment needs room.
+    fn conclude(&mut self, core: &mut Core, outcome: Outcome) -> bool {
+        let failure = match outcome {
+            Outcome::Taken => return true,
+            Outcome::NoRoom => return false,
+            Outcome::Completed => {
+                self.check_complete(core);
+                return true;
+            }
+            Outcome::Misplaced => {
+                core.stats.data_dropped += 1;
+                self.compare(false).err()
+            }
+            Outcome::Garbled => {
+                let why = "the sender contradicts itself about the stream's bytes";
+                Some(Failure::Settings(why.to_owned()))
+            }
+            Outcome::Damaged => Some(Failure::Damaged),
         };
-        let len = payload.len();
-        let most = usize::from(shape.fti.segment_size);
-        let is_whole = len == most || len == segment;
-        let fits = len == expected || symbol >= block_len && is_whole;
-        if !fits {
-            self.contradict(core);
-            return true;
+        if let Some(failure) = failure {
+            self.fail(core, failure);
         }
-        // The rest of a longer parity segment is zeros.
-        let payload = &payload[..len.min(segment)];
-        if self.is_on_disk() {
-            return self.take_to_disk(core, (block, block_len), symbol, segment, payload);
-        }
-        self.take(core, (block, block_len), symbol, (segment, usable), payload)
+        true
     }
 
     /// Makes room for a block by dropping the last block after it, if there is one. Earlier blocks
     /// must complete first, or blocks could wait for each other's memory for ever.
     pub(crate) fn make_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
-        if self.stream.is_some() {
-            return self.make_stream_room(core, before);
+        match &mut self.kind {
+            Kind::Unknown(_) => false,
+            Kind::Blocks(blocks) => blocks.make_room(core, before),
+            Kind::Stream(stream) => stream.make_room(core, before),
         }
-        let last = self.blocks.last_key_value().map(|(number, _)| *number);
-        let Some(last) = last.filter(|last| before.is_none_or(|before| before < *last)) else {
-            return false;
-        };
-        let (Some(block), Some(shape)) = (self.blocks.remove(&last), &self.shape) else {
-            return false;
-        };
-        core.assembling -= block.cost;
-        self.received -= block.counted(shape, last);
-        core.stats.data_dropped += u64::from(block.have.len());
-        true
-    }
-
-    /// Adds a segment to its block. Returns `false` if there is no room.
-    fn take(
-        &mut self,
-        core: &mut Core,
-        (block, block_len): (u32, u16),
-        symbol: u16,
-        (segment, usable): (usize, usize),
-        payload: &[u8],
-    ) -> bool {
-        let full = usize::from(block_len) * segment;
-        if !self.blocks.contains_key(&block) {
-            let extra = self.shape.as_ref().map_or(0, |shape| shape.coding.surplus_memory(segment));
-            let cost = full + extra + PIECE_COST;
-            let limits = &core.config.limits;
-            if core.shared.room.unwritten > limits.buffers.write_buffer {
-                core.stats.data_dropped += 1;
-                core.user.limit_reached(Limit::WriteBuffer);
-                return true;
-            }
-            if self.is_beyond_repairs(core, block) {
-                return true;
-            }
-            let limits = &core.config.limits;
-            let room = limits.assembly.saturating_sub(core.assembling + core.reserved);
-            let small = Block::direct_cost(block_len);
-            let state = if cost <= room {
-                let buffer = core.shared.room.take_buffer(full);
-                Block::new(buffer, cost)
-            } else if small <= room && !self.sink.is_memory() {
-                core.user.limit_reached(Limit::Assembly);
-                Block::direct(small)
-            } else {
-                return false;
-            };
-            core.assembling += state.cost;
-            self.blocks.insert(block, state);
-        }
-        let Some(state) = self.blocks.get_mut(&block) else { return true };
-        if state.is_direct {
-            self.pass_on(core, (block, block_len), symbol, segment, payload);
-            return true;
-        }
-        if symbol >= block_len && state.parity.len() + state.extra.len() >= usable {
-            core.stats.data_dropped += 1;
-            return true;
-        }
-        if !state.have.insert(symbol) {
-            core.stats.duplicate_data += 1;
-            return true;
-        }
-        if symbol < block_len {
-            state.make_place(symbol, block_len, segment);
-            state.put(usize::from(symbol) * segment, payload);
-            self.received += payload.len() as u64;
-        } else if let Some(place) = state.free_place(block_len) {
-            state.put_whole(place, segment, payload);
-            state.parity.insert(place, symbol);
-        } else {
-            state.extra.push((symbol, whole(payload, segment)));
-        }
-        if state.have.len() >= state.needed(block_len) {
-            self.block_came(core, block);
-        }
-        true
-    }
-
-    /// Writes a segment of a block that has no room in memory.
-    fn pass_on(
-        &mut self,
-        core: &mut Core,
-        (number, block_len): (u32, u16),
-        symbol: u16,
-        segment: usize,
-        payload: &[u8],
-    ) {
-        let (Some(block), Some(shape)) = (self.blocks.get_mut(&number), &self.shape) else {
-            return;
-        };
-        let is_full = core.shared.room.unwritten > core.config.limits.buffers.write_buffer;
-        if symbol >= block_len || is_full {
-            core.stats.data_dropped += 1;
-            if is_full {
-                core.user.limit_reached(Limit::WriteBuffer);
-            }
-            return;
-        }
-        if !block.have.insert(symbol) {
-            core.stats.duplicate_data += 1;
-            return;
-        }
-        let is_whole = block.have.len() >= u32::from(block_len);
-        let at = shape.partition.block_offset(number) + u64::from(symbol) * segment as u64;
-        self.received += payload.len() as u64;
-        if is_whole && let Some(block) = self.blocks.remove(&number) {
-            core.assembling -= block.cost;
-            self.whole.insert(u64::from(number), u64::from(number) + 1);
-        }
-        self.sink.put(core, at, Bytes::copy_from_slice(payload), self.is_held);
-        self.check_complete(core);
-    }
-
-    fn is_whole(&self, block: u32) -> bool {
-        // Blocks mostly arrive in order: search from the end.
-        let block = u64::from(block);
-        self.whole.contains(block)
-    }
-
-    /// Completes a block of which enough segments arrived.
-    fn block_came(&mut self, core: &mut Core, number: u32) {
-        let Some(mut block) = self.blocks.remove(&number) else { return };
-        let Some(shape) = self.shape.clone() else { return };
-        core.assembling -= block.cost;
-        core.user.limit_left(Limit::Assembly);
-        let block_len = shape.partition.block_len(number);
-        let how = (&shape.coding, shape.room);
-        if !block.parity.is_empty() && !Self::recover(core, how, &mut block, block_len) {
-            if shape.coding.surplus() > 0 {
-                core.assembling += block.cost;
-                block.want_another();
-                self.blocks.insert(number, block);
-            } else {
-                core.stats.data_dropped += 1;
-            }
-            return;
-        }
-        let start = shape.partition.block_offset(number);
-        let end = shape.partition.block_offset(number + 1);
-        let counted = block.counted(&shape, number);
-        block.buffer.truncate((end - start) as usize);
-        if shape.coding.is_long() {
-            let verdict = self.digests.complete(number, digest_of(&block.buffer));
-            if !self.is_accepted(core, number, verdict) {
-                self.received -= counted;
-                return;
-            }
-        }
-        self.whole.insert(u64::from(number), u64::from(number) + 1);
-        self.received += (end - start).saturating_sub(counted);
-        let bytes = block.buffer.freeze();
-        core.shared.room.keep_buffer(&bytes);
-        self.sink.put(core, start, bytes, self.is_held);
-        self.check_complete(core);
     }
 
     /// Finishes the object if everything arrived.
     fn check_complete(&mut self, core: &mut Core) {
-        let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return };
-        let has_info = self.info.is_some() || !self.flags.contains(Flags::INFO);
-        let blocks = u64::from(shape.partition.blocks());
-        let is_coded = shape.coding.is_long();
-        let is_confirmed = !is_coded || self.digests.are_confirmed(shape.partition.blocks());
-        let is_whole = self.whole.covered() >= blocks && has_info && is_confirmed;
-        if self.state != State::Receiving || !is_whole {
+        if self.state != State::Receiving {
             return;
         }
-        match self.sink.finish(core) {
-            Finish::Waits => {}
-            Finish::Delivers(data) => {
-                self.state = State::Done;
-                self.release(core);
-                self.finished(core, Ok(()), Some(data));
+        let lacks_info = self.lacks_info();
+        match &mut self.kind {
+            Kind::Blocks(blocks) if blocks.is_whole() && !lacks_info => {
+                match blocks.sink.finish(core) {
+                    Finish::Waits => {}
+                    Finish::Delivers(data) => {
+                        self.state = State::Done;
+                        blocks.release(core);
+                        self.finished(core, Ok(()), Some(data));
+                    }
+                    Finish::Syncs => self.state = State::Syncing,
+                }
             }
-            Finish::Syncs => self.state = State::Syncing,
+            Kind::Stream(stream) if stream.is_read() => {
+                stream.clear(core);
+                self.state = State::Done;
+                self.finished(core, Ok(()), None);
+            }
+            Kind::Unknown(_) | Kind::Blocks(_) | Kind::Stream(_) => {}
         }
-    }
-
-    /// Releases reserved memory.
-    fn release(&mut self, core: &mut Core) {
-        drop(self.parked.take());
-        core.reserved -= std::mem::take(&mut self.reserved);
-        core.user.limit_left(Limit::Assembly);
     }
 
     /// Processes the result of one of its effects.
@@ -615,18 +504,20 @@ impl Incoming {
         job: Job,
         answer: Result<Completion, EffectError>,
     ) {
+        let is_receiving = self.state == State::Receiving;
+        let Kind::Blocks(blocks) = &mut self.kind else { return };
         if let Job::Write { cost } = job {
-            self.sink.written(core, cost);
+            blocks.sink.written(core, cost);
             core.user.limit_left(Limit::WriteBuffer);
         }
         if job == Job::Own(Task::Save) {
-            self.saved(core, answer.is_ok());
+            blocks.saved(core, is_receiving && answer.is_ok());
         }
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 if let Job::Own(Task::Recover { block }) = job
-                    && self.drop_resumed(core, block)
+                    && blocks.drop_resumed(core, block)
                 {
                     return;
                 }
@@ -639,25 +530,28 @@ impl Incoming {
         };
         match (job, answer) {
             (Job::Open, Completion::Opened { file, len, .. }) => {
-                self.sink.opened(core, file);
-                self.reopened(core, len);
-                self.save_on_open(core);
+                blocks.sink.opened(core, file);
+                blocks.on_reopened(core, len);
+                if std::mem::take(&mut blocks.journal.is_due_on_open) {
+                    self.save(core);
+                }
                 self.check_complete(core);
             }
             (Job::Write { .. }, _) => self.check_complete(core),
             (Job::Own(Task::Recover { block }), Completion::Read(digest))
-                if self.state == State::Receiving && digest.len() >= 16 =>
+                if is_receiving && digest.len() >= 16 =>
             {
-                self.recovered(core, block, &digest);
+                let outcome = blocks.on_recovered(core, block, &digest);
+                self.conclude(core, outcome);
             }
             (Job::Own(Task::Recover { block }), Completion::Read(_)) => {
-                self.unrecovered(block);
+                blocks.on_unrecovered(block);
             }
-            (Job::Sync, _) if self.state == State::Syncing => self.synced(core),
+            (Job::Sync, _) if self.state == State::Syncing => self.on_synced(core),
             (Job::Install, _) if self.state == State::Installing => {
                 self.state = State::Done;
-                self.sink.installed();
-                self.forget_record(core);
+                blocks.sink.installed();
+                blocks.forget_record(core);
                 if let Some(name) = &self.info {
                     core.supersede(name);
                 }
@@ -667,8 +561,52 @@ impl Incoming {
         }
     }
 
+    /// State of the highest block with a received segment, if the object has long blocks.
+    pub(crate) fn report_of(&self) -> Option<ReportOf> {
+        self.blocks()?.report_of(self.arrived, self.is_over())
+    }
+
     /// Whether the object is complete and stored.
     pub(crate) fn is_here(&self) -> bool {
         self.state == State::Done
+    }
+
+    /// Whether everything known to have been sent has arrived, of an object that may never end.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.stream().is_some_and(|stream| !stream.lacks(Time::MAX)) && !self.lacks_info()
+    }
+
+    /// Unwraps the sender's block number.
+    pub(crate) fn reached(&self, block: u32) -> u64 {
+        self.stream().map_or(u64::from(block), |stream| stream.newest)
+    }
+
+    /// Whether the stream was delivered up to and including this segment.
+    pub(crate) fn has_through(&self, id: PayloadId) -> bool {
+        let is_here = self.stream().is_some_and(|stream| stream.has_through(id));
+        is_here && self.state == State::Receiving && !self.lacks_info()
+    }
+
+    /// Notes that this is the sender's last segment so far.
+    pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
+        if let Kind::Stream(stream) = &mut self.kind {
+            stream.on_flush(core, id);
+        }
+    }
+
+    /// Notes that the sender dropped all blocks before this one.
+    pub(crate) fn prune(&mut self, core: &mut Core, id: PayloadId) {
+        if let Kind::Stream(stream) = &mut self.kind {
+            let outcome = stream.prune(core, id);
+            self.conclude(core, outcome);
+        }
+    }
+
+    /// Takes the next readable piece.
+    pub(crate) fn read(&mut self, core: &mut Core) -> Option<Piece> {
+        let Kind::Stream(stream) = &mut self.kind else { return None };
+        let piece = stream.read(core);
+        self.check_complete(core);
+        piece
     }
 }

@@ -2,13 +2,14 @@
 
 use engine::{PathId, Receive, Time};
 use session::Base;
-use session::path::Handle;
 
+use super::core::Core;
 use super::indication::{Failure, Limit};
 use super::receiver::{Receiver, SenderId};
 use super::report::Report;
-use super::{Node, Session};
-use crate::message::{Body, Command, Message};
+use super::sender::Sender;
+use super::{Node, Slot};
+use crate::message::{Ack, Body, Command, Message, Nack, NodeId};
 
 impl Node {
     /// Processes a received datagram.
@@ -23,7 +24,8 @@ impl Node {
             return;
         }
         match &message.body {
-            Body::Nack(_) | Body::Ack(_) => self.on_feedback(now, receive, &message),
+            Body::Nack(nack) => self.on_nack(now, receive, message.source, nack),
+            Body::Ack(ack) => self.on_ack(now, receive, message.source, ack),
             Body::Info(_) | Body::Data(_) | Body::Command(_) => {
                 self.on_sender(now, receive, &message, datagram.len());
             }
@@ -31,53 +33,45 @@ impl Node {
         }
     }
 
-    /// Processes a message of a receiver, addressed to this node or overheard.
-    fn on_feedback(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>) {
-        let node = message.source;
-        let (server, instance) = match &message.body {
-            Body::Nack(nack) => (nack.server, nack.instance),
-            Body::Ack(ack) => (ack.server, ack.instance),
-            Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => return,
-        };
-        if server != self.core.node {
-            let key = SenderId { path: receive.path, node: server };
-            let Some(handle) = self.receivers.get(&key).copied() else { return };
-            let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
-            match &message.body {
-                Body::Nack(nack) => {
-                    receiver.on_other_requests(&nack.requests);
-                    let report = Report::find(&nack.others);
-                    receiver.on_other_feedback(&mut self.core, now, nack.cc, report);
-                }
-                Body::Ack(ack) => {
-                    let report = Report::find(&ack.others);
-                    receiver.on_other_feedback(&mut self.core, now, ack.cc, report);
-                }
-                Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
-            }
-            return;
+    /// Processes a reply to the sender with this instance of the node.
+    fn on_reply(&mut self, instance: u16, process: impl FnOnce(&mut Sender, &mut Core)) {
+        match self.senders.values_mut().find(|sender| sender.is(instance)) {
+            Some(sender) => process(sender, &mut self.core),
+            None => self.core.stats.stray += 1,
         }
-        let is_private = receive.path == receive.from;
-        let mut found = false;
-        for handle in self.senders.values().copied() {
-            let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { continue };
-            if !sender.is(instance) {
-                continue;
-            }
-            found = true;
-            match &message.body {
-                Body::Nack(nack) => {
-                    sender.on_nack(&mut self.core, now, node, nack, is_private);
-                }
-                Body::Ack(ack) => {
-                    sender.on_ack(&mut self.core, now, node, ack, is_private);
-                }
-                Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
-            }
-            break;
-        }
-        self.core.stats.stray += u64::from(!found);
         self.free_places();
+    }
+
+    /// Processes a reply to another node.
+    fn on_overheard(&mut self, server: SenderId, process: impl FnOnce(&mut Receiver, &mut Core)) {
+        if let Some(receiver) = self.receivers.get_mut(&server) {
+            process(receiver, &mut self.core);
+        }
+    }
+
+    fn on_nack(&mut self, now: Time, receive: &Receive<'_>, node: NodeId, nack: &Nack<'_>) {
+        if nack.server == self.core.node {
+            let is_private = receive.path == receive.from;
+            return self.on_reply(nack.instance, |sender, core| {
+                sender.on_nack(core, now, node, nack, is_private);
+            });
+        }
+        self.on_overheard(SenderId { path: receive.path, node: nack.server }, |receiver, core| {
+            receiver.on_other_requests(&nack.requests);
+            receiver.on_other_feedback(core, nack.cc, Report::find(&nack.others));
+        });
+    }
+
+    fn on_ack(&mut self, now: Time, receive: &Receive<'_>, node: NodeId, ack: &Ack<'_>) {
+        if ack.server == self.core.node {
+            let is_private = receive.path == receive.from;
+            return self.on_reply(ack.instance, |sender, core| {
+                sender.on_ack(core, now, node, ack, is_private);
+            });
+        }
+        self.on_overheard(SenderId { path: receive.path, node: ack.server }, |receiver, core| {
+            receiver.on_other_feedback(core, ack.cc, Report::find(&ack.others));
+        });
     }
 
     /// Processes a message of a sender.
@@ -93,136 +87,124 @@ impl Node {
         if is_end && !self.receivers.contains_key(&key) {
             return;
         }
-        let Some(handle) = self.receiver(now, key, receive.from, header) else {
+        if !self.begin_receiver(now, key, receive.from, header) {
             self.core.stats.stray += 1;
             return;
-        };
-        let session = self.slots.get(handle);
-        let may_begin = matches!(session, Some(Session::Receiver(receiver)) if receiver.may_begin(&self.core, &message.body));
+        }
+        let receiver = self.receivers.get(&key);
+        let may_begin = receiver.is_some_and(|it| it.may_begin(&self.core, &message.body));
         let number = match &message.body {
             _ if !may_begin => None,
-            Body::Info(info) => self.reach_object(handle, info.object),
-            Body::Data(data) => self.reach_object(handle, data.object),
-            Body::Command(Command::Flush { object, .. }) => self.reach_object(handle, *object),
+            Body::Info(info) => self.reach_object(key, info.object),
+            Body::Data(data) => self.reach_object(key, data.object),
+            Body::Command(Command::Flush { object, .. }) => self.reach_object(key, *object),
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
         };
         if matches!(message.body, Body::Command(Command::Cc { .. })) {
-            self.take_over(now, handle);
+            self.take_over(key);
         }
-        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+        let Some(receiver) = self.receivers.get_mut(&key) else { return };
         let core = &mut self.core;
         let is_data = matches!(message.body, Body::Data(_));
-        receiver.arrived(core, now, message.sequence, (len, is_data));
+        receiver.arrived(core, message.sequence, (len, is_data));
         match &message.body {
             Body::Info(info) => match number {
-                Some(number) => receiver.on_info(core, now, number, info),
+                Some(number) => receiver.on_info(core, number, info),
                 None => core.stats.stray += 1,
             },
             Body::Data(data) => match number {
-                Some(number) => receiver.on_data(core, now, number, data),
+                Some(number) => receiver.on_data(core, number, data),
                 None => core.stats.duplicate_data += 1,
             },
-            Body::Command(command) => receiver.on_command(core, now, message.sequence, command),
+            Body::Command(command) => receiver.on_command(core, message.sequence, command),
             Body::Nack(_) | Body::Ack(_) | Body::Report(_) => {}
         }
-        receiver.greeted(core, now);
+        receiver.greeted(core);
         receiver.reseat(core);
         if matches!(message.body, Body::Info(_)) {
-            self.take_over(now, handle);
+            self.take_over(key);
         }
         self.free_places();
     }
 
     /// Resumes objects of senders that fell silent, if this one offers the same.
-    fn take_over(&mut self, now: Time, handle: Handle) {
-        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return };
-        let Some((number, identity)) = receiver.fresh(&self.core) else { return };
+    fn take_over(&mut self, key: SenderId) {
+        let core = &mut self.core;
+        let Some((number, identity)) = self.receivers.get(&key).and_then(|it| it.fresh(core))
+        else {
+            return;
+        };
         let mut waits = false;
-        let others: Vec<_> = self.receivers.values().copied().collect();
-        for other in others.into_iter().filter(|other| *other != handle) {
-            if let Some(Session::Receiver(receiver)) = self.slots.get_mut(other) {
-                waits |= receiver.yield_to(&mut self.core, now, &identity) == Some(false);
-            }
+        for (_, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
+            waits |= other.yield_to(core, &identity) == Some(false);
         }
-        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+        let Some(receiver) = self.receivers.get_mut(&key) else { return };
         if let Some(object) = receiver.object(number) {
-            object.wait_for_other(waits);
-            object.resume_late(&mut self.core);
+            object.resume_late(core, waits);
         }
-        receiver.greeted(&mut self.core, now);
+        receiver.greeted(core);
     }
 
-    /// Session of a sender; one that restarted gets a new session.
-    fn receiver(
+    /// Begins the session of a sender, if there is none; one that restarted gets a new session.
+    /// Returns `false` if there is no room, or the message is a late one.
+    fn begin_receiver(
         &mut self,
         now: Time,
         key: SenderId,
         from: PathId,
         header: crate::message::Sender,
-    ) -> Option<Handle> {
+    ) -> bool {
         let mut former = None;
-        if let Some(handle) = self.receivers.get(&key).copied() {
-            if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-                if receiver.greet(&mut self.core, now, from, header) {
-                    return Some(handle);
-                }
-                if receiver.is_former(now, header.instance) {
-                    return None;
-                }
-                former = Some(receiver.former(now));
-                receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
+        if let Some(receiver) = self.receivers.get_mut(&key) {
+            if receiver.greet(&mut self.core, from, header) {
+                return true;
             }
+            if receiver.is_former(now, header.instance) {
+                return false;
+            }
+            former = Some(receiver.former(now));
             self.forget(key);
         }
         if self.receivers.len() >= self.core.config.limits.senders && !self.make_room(now) {
             self.core.user.limit_reached(Limit::Senders);
-            return None;
+            return false;
         }
         let handle = self.slots.reserve();
-        let config = &self.core.config.receiver;
+        self.slots.fill(handle, Slot::Receiver(key));
         // Replies go to the group, where others receive them, or to the sender alone.
-        let to = if config.unicast_nack { from } else { key.path };
+        let to = if self.core.config.receiver.unicast_nack { from } else { key.path };
         let base = Base::new(&mut self.core.shared.paths, handle, Some(to), now);
         let receiver = Receiver::new(base, key, from, header, former);
-        self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
-        self.receivers.insert(key, handle);
-        Some(handle)
+        self.receivers.insert(key, Box::new(receiver));
+        true
     }
 
     /// Forgets a sender to make room for another, if one gives way.
     fn make_room(&mut self, now: Time) -> bool {
-        let ranks = self.receivers.iter().filter_map(|(key, handle)| {
-            let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
-            Some((receiver.gives_way(now)?, *key, *handle))
-        });
-        let Some((_, key, handle)) = ranks.min() else { return false };
-        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-            receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
-        }
+        let ranks = self.receivers.iter();
+        let ranks = ranks.filter_map(|(key, it)| Some((it.gives_way(now)?, *key)));
+        let Some((_, key)) = ranks.min() else { return false };
         self.forget(key);
         true
     }
 
     fn forget(&mut self, key: SenderId) {
-        let Some(handle) = self.receivers.remove(&key) else { return };
-        if let Some(Session::Receiver(mut receiver)) = self.slots.take(handle) {
-            receiver.base.disarm_all(&mut self.core.shared);
-        }
+        let Some(mut receiver) = self.receivers.remove(&key) else { return };
+        receiver.drop_all(&mut self.core, &Failure::Abandoned);
+        receiver.base.disarm_all(&mut self.core.shared);
+        self.slots.take(receiver.base.seat.handle);
         self.core.user.limit_left(Limit::Senders);
         self.free_places();
     }
 
-    fn reach_object(&mut self, handle: Handle, number: u16) -> Option<u64> {
-        // Slots are created first: the receiver has no access to them.
-        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return None };
-        let range = receiver.to_begin(&self.core, number);
+    fn reach_object(&mut self, key: SenderId, number: u16) -> Option<u64> {
+        let receiver = self.receivers.get_mut(&key)?;
         let mut places: Vec<_> = Vec::new();
-        for number in range {
+        for number in receiver.to_begin(&self.core, number) {
             let place = self.slots.reserve();
-            self.slots.fill(place, Session::Object { of: handle, number });
+            self.slots.fill(place, Slot::Received(key, number));
             places.push(place);
         }
-        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return None };
         receiver.begin(&mut self.core, number, &places)
     }
 }

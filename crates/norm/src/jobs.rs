@@ -143,13 +143,13 @@ impl<'a> FileColumns<'a> {
     }
 
     /// Offset of a segment in the block.
-    fn at(&self, place: u16) -> u64 {
+    fn offset(&self, place: u16) -> u64 {
         u64::from(place) * self.symbol_len as u64
     }
 
     /// Reads segments from `place` on. Those that were not written yet are zeros.
     fn load(&mut self, place: u16) -> Result<(), EffectError> {
-        let at = self.at(place);
+        let at = self.offset(place);
         let most = (PIECE / self.symbol_len).max(1) * self.symbol_len;
         let rest = self.span.len.saturating_sub(at).min(most as u64) as usize;
         self.piece.resize(rest.next_multiple_of(self.symbol_len).max(self.symbol_len), 0);
@@ -175,7 +175,7 @@ impl Columns for FileColumns<'_> {
 
     fn put(&mut self, place: u16, at: usize, bytes: &[u8]) -> Result<(), EffectError> {
         // Nobody reads these columns again.
-        let start = self.at(place) + at as u64;
+        let start = self.offset(place) + at as u64;
         let len = self.span.len.saturating_sub(start).min(bytes.len() as u64) as usize;
         if len == 0 {
             return Ok(());

@@ -106,20 +106,18 @@ use crate::message::NodeId;
 #[derive(Debug)]
 pub struct Node {
     core: Core,
-    slots: Slots<Session>,
-    senders: BTreeMap<PathId, Handle>,
-    receivers: BTreeMap<SenderId, Handle>,
+    slots: Slots<Slot>,
+    senders: BTreeMap<PathId, Box<Sender>>,
+    receivers: BTreeMap<SenderId, Box<Receiver>>,
 }
 
-#[derive(Debug)]
-enum Session {
-    Sender(Box<Sender>),
-    Receiver(Box<Receiver>),
-    /// Object of a session, which receives the results of its effects.
-    Object {
-        of: Handle,
-        number: u64,
-    },
+/// Session, or object of a session, which receives the results of its effects.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Sender(PathId),
+    Receiver(SenderId),
+    Sent(PathId, u64),
+    Received(SenderId, u64),
 }
 
 impl Node {
@@ -159,63 +157,45 @@ impl Node {
     /// measured with.
     #[must_use]
     pub fn loss(&self) -> Option<(f64, f64)> {
-        let mut senders = self.slots.iter().filter_map(|session| match session {
-            Session::Sender(sender) => sender.loss(),
-            Session::Receiver(_) | Session::Object { .. } => None,
-        });
-        senders.find(|loss| Some(*loss) != self.core.config.sender.loss_before)
+        let mut losses = self.senders.values().filter_map(|sender| sender.loss_before);
+        losses.find(|loss| Some(*loss) != self.core.config.sender.loss_before)
     }
 
     /// Silence of the remote senders after which none needs another report on a finished object;
     /// zero if all have ended their sessions.
     #[must_use]
     pub fn silence(&self) -> Duration {
-        let silence = |session: &Session| match session {
-            Session::Receiver(receiver) => receiver.silence_of_end(),
-            Session::Sender(_) | Session::Object { .. } => Duration::ZERO,
-        };
-        self.slots.iter().map(silence).max().unwrap_or_default()
+        let silences = self.receivers.values().map(|receiver| receiver.silence_of_end());
+        silences.max().unwrap_or_default()
     }
 
     /// Whether the records of an earlier run were read. Until then no coded file begins.
     #[must_use]
     pub fn is_restored(&self) -> bool {
-        self.core.partials.is_restored()
+        self.core.partials.is_restored
     }
 
     /// Objects under way.
     pub fn objects(&self) -> impl Iterator<Item = Report> + '_ {
-        self.slots.iter().flat_map(|session| -> Box<dyn Iterator<Item = Report> + '_> {
-            match session {
-                Session::Sender(sender) => Box::new(sender.reports()),
-                Session::Receiver(receiver) => Box::new(receiver.reports()),
-                Session::Object { .. } => Box::new(std::iter::empty()),
-            }
-        })
+        let sent = self.senders.values().flat_map(|sender| sender.reports());
+        sent.chain(self.receivers.values().flat_map(|receiver| receiver.reports()))
     }
 
     /// Received object that waits for the effect with this ticket.
     pub fn asker(&self, ticket: Ticket) -> Option<Report> {
-        let Session::Object { of, number } = self.slots.get(self.core.shared.asker(ticket)?)?
-        else {
-            return None;
-        };
-        match self.slots.get(*of)? {
-            Session::Receiver(receiver) => receiver.report(*number),
-            Session::Sender(_) | Session::Object { .. } => None,
-        }
+        let slot = self.slots.get(self.core.shared.asker(ticket)?)?;
+        let Slot::Received(key, number) = slot else { return None };
+        self.receivers.get(key)?.report(*number)
     }
 
     /// Bytes of memory used for objects. A lower estimate, bounded by [`Limits`] for objects of any
     /// size.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let of = |session: &Session| match session {
-            Session::Sender(sender) => size_of::<Sender>() + sender.memory(),
-            Session::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
-            Session::Object { .. } => size_of::<Session>(),
-        };
-        self.slots.iter().map(of).sum::<usize>()
+        let senders = self.senders.values().map(|it| size_of::<Sender>() + it.memory());
+        let receivers = self.receivers.values().map(|it| size_of::<Receiver>() + it.memory());
+        senders.chain(receivers).sum::<usize>()
+            + self.slots.iter().count() * size_of::<Slot>()
             + self.core.shared.room.held()
             + self.core.partials.memory()
             + self.core.decoder_memory()
@@ -237,13 +217,15 @@ impl Node {
             return Err(RequestError::InfoTooLong { len: request.info.len(), max });
         }
         stream::check(&self.core.config, &request.content)?;
-        let parent = self.sender(now, request.peer)?;
-        let handle = self.slots.reserve();
-        let Some(Session::Sender(sender)) = self.slots.get_mut(parent) else {
+        let peer = request.peer;
+        self.begin_sender(now, peer)?;
+        let Some(sender) = self.senders.get_mut(&peer) else {
             return Err(RequestError::TooManyObjects);
         };
-        let number = sender.next_number();
-        let id = ObjectId { peer: request.peer, sender: self.core.node.0, number };
+        let number = sender.next_number;
+        let handle = self.slots.reserve();
+        self.slots.fill(handle, Slot::Sent(peer, number));
+        let id = ObjectId { peer, sender: self.core.node.0, number };
         self.core.user.indicate(Indication::Started {
             id,
             is_sender: true,
@@ -252,7 +234,6 @@ impl Node {
         self.core.shared.senders += 1;
         let object = Outgoing::new(id, handle, request.content, request.info);
         sender.add(&mut self.core, now, object);
-        self.slots.fill(handle, Session::Object { of: parent, number });
         Ok(id)
     }
 
@@ -261,19 +242,19 @@ impl Node {
     /// # Errors
     /// No such object is under way.
     pub fn cancel(&mut self, now: Time, id: ObjectId) -> Result<(), RequestError> {
-        let ours = id.sender == self.core.node.0;
-        let found = self.slots.iter_mut().any(|session| match session {
-            Session::Sender(sender) if ours && sender.path == id.peer => {
-                sender.cancel(&mut self.core, now, id.number, Failure::Cancelled)
+        self.core.now = now;
+        let core = &mut self.core;
+        let ours = id.sender == core.node.0;
+        let sender = self.senders.get_mut(&id.peer).filter(|_| ours);
+        let mut found =
+            sender.is_some_and(|sender| sender.cancel(core, now, id.number, Failure::Cancelled));
+        for receiver in self.receivers.values_mut().filter(|it| it.sender.node.0 == id.sender) {
+            if let Some(object) = receiver.object(id.number).filter(|object| object.id == id) {
+                object.fail(core, Failure::Cancelled);
+                receiver.settle(core);
+                found = true;
             }
-            Session::Receiver(receiver) if receiver.sender.node.0 == id.sender => {
-                let object = receiver.object(id.number).filter(|object| object.id == id);
-                let found = object.map(|object| object.fail(&mut self.core, Failure::Cancelled));
-                receiver.settle(&mut self.core, now);
-                found.is_some()
-            }
-            Session::Sender(_) | Session::Receiver(_) | Session::Object { .. } => false,
-        });
+        }
         self.free_places();
         if found { Ok(()) } else { Err(RequestError::NoObject(id)) }
     }
@@ -309,9 +290,9 @@ impl Node {
     /// # Errors
     /// No command with this number is being repeated.
     pub fn stop_command(&mut self, peer: PathId, number: u64) -> Result<(), RequestError> {
-        let handle = self.senders.get(&peer).copied();
-        let session = handle.and_then(|handle| self.slots.get_mut(handle));
-        let Some(Session::Sender(sender)) = session else { return Err(RequestError::NoQuestion) };
+        let Some(sender) = self.senders.get_mut(&peer) else {
+            return Err(RequestError::NoQuestion);
+        };
         let found = sender.command(&mut self.core, |commands, _, _| commands.stop_command(number));
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
@@ -352,16 +333,16 @@ impl Node {
         (kind, id): (u8, u8),
         bytes: Bytes,
     ) -> Result<(), RequestError> {
+        self.core.now = now;
         let max = self.room(peer, ANSWER_HEADER);
         if bytes.len() > max {
             return Err(RequestError::CommandTooLong { len: bytes.len(), max });
         }
-        let handle = self.receivers.get(&SenderId { path: peer, node: NodeId(node) }).copied();
-        let session = handle.and_then(|handle| self.slots.get_mut(handle));
-        let Some(Session::Receiver(receiver)) = session else {
+        let key = SenderId { path: peer, node: NodeId(node) };
+        let Some(receiver) = self.receivers.get_mut(&key) else {
             return Err(RequestError::NoQuestion);
         };
-        let found = receiver.answer_question(&mut self.core, now, (kind, id), bytes);
+        let found = receiver.answer_question(&mut self.core, (kind, id), bytes);
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 
@@ -370,9 +351,7 @@ impl Node {
     /// requests to a vanished sender. Later objects belong to a new session. Returns `false` if
     /// there is no session; otherwise [`Indication::SessionEnded`] follows the last notification.
     pub fn end(&mut self, now: Time, peer: PathId) -> bool {
-        let handle = self.senders.get(&peer).copied();
-        let session = handle.and_then(|handle| self.slots.get_mut(handle));
-        let Some(Session::Sender(sender)) = session else { return false };
+        let Some(sender) = self.senders.get_mut(&peer) else { return false };
         sender.end(&mut self.core, now);
         self.free_places();
         true
@@ -391,66 +370,47 @@ impl Node {
         path: PathId,
         job: impl FnOnce(&mut Commands, &Members, &mut Core) -> T,
     ) -> Result<T, RequestError> {
-        let handle = match self.senders.get(&path).copied() {
-            Some(handle) => handle,
-            None => self.sender(now, path)?,
-        };
-        match self.slots.get_mut(handle) {
-            Some(Session::Sender(sender)) if !sender.commands().is_ending() => {
-                Ok(sender.command(&mut self.core, job))
-            }
-            Some(Session::Sender(_) | Session::Receiver(_) | Session::Object { .. }) | None => {
-                Err(RequestError::Ending)
-            }
+        if !self.senders.contains_key(&path) {
+            self.begin_sender(now, path)?;
         }
+        let sender = self.senders.get_mut(&path).filter(|sender| !sender.commands.is_ending());
+        sender.map(|sender| sender.command(&mut self.core, job)).ok_or(RequestError::Ending)
     }
 
     /// Forgets a sender whose session has ended.
     fn forget_ended(&mut self, handle: Handle) {
-        let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { return };
-        if !sender.commands().has_ended() {
-            return;
+        let Some(Slot::Sender(path)) = self.slots.get(handle) else { return };
+        let Some(sender) = self.senders.get_mut(path) else { return };
+        if sender.commands.has_ended() {
+            sender.base.disarm_all(&mut self.core.shared);
+            self.senders.remove(path);
+            self.slots.take(handle);
         }
-        sender.base.disarm_all(&mut self.core.shared);
-        self.senders.remove(&sender.path);
-        self.slots.take(handle);
     }
 
-    /// Sender on a path, if it accepts another object.
-    fn sender(&mut self, now: Time, path: PathId) -> Result<Handle, RequestError> {
-        if let Some(handle) = self.senders.get(&path).copied() {
-            let most = self.core.config.limits.objects;
-            let session = self.slots.get(handle);
-            let has_stream =
-                matches!(session, Some(Session::Sender(sender)) if sender.has_stream());
-            if has_stream {
-                return Err(RequestError::Stream);
-            }
-            let is_ending =
-                matches!(session, Some(Session::Sender(sender)) if sender.commands().is_ending());
-            if is_ending {
-                return Err(RequestError::Ending);
-            }
-            let is_full =
-                matches!(session, Some(Session::Sender(sender)) if sender.objects() >= most);
-            return if is_full { Err(RequestError::TooManyObjects) } else { Ok(handle) };
+    /// Begins a sender on a path. If there is one, checks that it accepts another object.
+    fn begin_sender(&mut self, now: Time, path: PathId) -> Result<(), RequestError> {
+        if let Some(sender) = self.senders.get(&path) {
+            return match sender {
+                _ if sender.has_stream() => Err(RequestError::Stream),
+                _ if sender.commands.is_ending() => Err(RequestError::Ending),
+                _ if sender.objects() >= self.core.config.limits.objects => {
+                    Err(RequestError::TooManyObjects)
+                }
+                _ => Ok(()),
+            };
         }
         let coding = Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
         let handle = self.slots.reserve();
         let base = Base::new(&mut self.core.shared.paths, handle, Some(path), now);
         let mut sender = Sender::new(base, path, coding, &mut self.core);
         // Replies identify the session by this number alone.
-        let is_taken = |instance| {
-            self.slots
-                .iter()
-                .any(|session| matches!(session, Session::Sender(other) if other.is(instance)))
-        };
-        while is_taken(sender.instance()) {
+        while self.senders.values().any(|other| other.is(sender.instance())) {
             sender.renumber();
         }
-        self.slots.fill(handle, Session::Sender(Box::new(sender)));
-        self.senders.insert(path, handle);
-        Ok(handle)
+        self.slots.fill(handle, Slot::Sender(path));
+        self.senders.insert(path, Box::new(sender));
+        Ok(())
     }
 
     /// Releases the slots of finished objects.
@@ -468,37 +428,27 @@ impl Node {
             ..Pacing::default()
         };
         let is_renewed = matches!(event, PathEvent::Up(_));
-        let Some(change) = self.core.shared.path_event(id, event, pacing) else {
-            let sender = self.senders.get(&id).copied().filter(|_| is_renewed);
-            if let Some(Session::Sender(sender)) = sender.and_then(|at| self.slots.get_mut(at)) {
-                sender.advance(&mut self.core, now);
+        let core = &mut self.core;
+        let sender = self.senders.get_mut(&id);
+        let Some(change) = core.shared.path_event(id, event, pacing) else {
+            if let Some(sender) = sender.filter(|_| is_renewed) {
+                sender.advance(core, now);
                 self.free_places();
             }
             return;
         };
-        for session in self.slots.iter_mut() {
-            let base = match session {
-                Session::Sender(sender) => &mut sender.base,
-                Session::Receiver(receiver) => &mut receiver.base,
-                Session::Object { .. } => continue,
-            };
-            if base.seat.path != Some(id) {
-                continue;
+        if let Some(sender) = sender {
+            let before = sender.base.last_received;
+            sender.base.follow(&mut core.shared, now);
+            sender.shift(sender.base.last_received.since(before));
+            if change == Change::Resumed {
+                sender.resume(core, now);
             }
-            let before = base.last_received;
-            base.follow(&mut self.core.shared, now);
-            let away = base.last_received.since(before);
-            match session {
-                Session::Sender(sender) => {
-                    sender.shift(away);
-                    if change == Change::Resumed {
-                        sender.resume(&mut self.core, now);
-                    }
-                }
-                Session::Receiver(receiver) if change == Change::Resumed => {
-                    receiver.resume(&mut self.core, now);
-                }
-                Session::Receiver(_) | Session::Object { .. } => {}
+        }
+        for receiver in self.receivers.values_mut().filter(|it| it.base.seat.path == Some(id)) {
+            receiver.base.follow(&mut core.shared, now);
+            if change == Change::Resumed {
+                receiver.resume(core);
             }
         }
         self.free_places();
@@ -514,11 +464,7 @@ impl Node {
             }
         };
         self.core.restore(records);
-        for handle in self.senders.values() {
-            if let Some(Session::Sender(sender)) = self.slots.get_mut(*handle) {
-                sender.advance(&mut self.core, now);
-            }
-        }
+        self.senders.values_mut().for_each(|sender| sender.advance(&mut self.core, now));
         self.free_places();
     }
 
@@ -532,28 +478,26 @@ impl Node {
             }
             _ => {}
         }
-        let Some(Session::Object { of, number }) = self.slots.get(handle) else {
-            self.core.orphaned(handle, &job, &answer);
-            return;
-        };
-        let (of, number) = (*of, *number);
-        match self.slots.get_mut(of) {
-            Some(Session::Sender(sender)) => {
-                match sender.object(number) {
-                    Some(object) => object.done(&mut self.core, job, answer),
-                    None => self.core.orphaned(handle, &job, &answer),
+        let core = &mut self.core;
+        match self.slots.get(handle) {
+            Some(Slot::Sent(path, number)) if let Some(sender) = self.senders.get_mut(path) => {
+                match sender.object(*number) {
+                    Some(object) => object.done(core, job, answer),
+                    None => core.orphaned(handle, &job, &answer),
                 }
-                sender.advance(&mut self.core, now);
+                sender.advance(core, now);
             }
-            Some(Session::Receiver(receiver)) => {
-                match receiver.object(number) {
-                    Some(object) => object.done(&mut self.core, job, answer),
-                    None => self.core.orphaned(handle, &job, &answer),
+            Some(Slot::Received(key, number))
+                if let Some(receiver) = self.receivers.get_mut(key) =>
+            {
+                match receiver.object(*number) {
+                    Some(object) => object.done(core, job, answer),
+                    None => core.orphaned(handle, &job, &answer),
                 }
-                receiver.settle(&mut self.core, now);
-                receiver.reseat(&mut self.core);
+                receiver.settle(core);
+                receiver.reseat(core);
             }
-            Some(Session::Object { .. }) | None => self.core.orphaned(handle, &job, &answer),
+            Some(_) | None => core.orphaned(handle, &job, &answer),
         }
         self.free_places();
     }
@@ -574,10 +518,10 @@ impl Turns for Node {
     }
 
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
-        match self.slots.get_mut(handle)? {
-            Session::Sender(sender) => Some(&mut sender.base.seat),
-            Session::Receiver(receiver) => Some(&mut receiver.base.seat),
-            Session::Object { .. } => None,
+        match self.slots.get(handle)? {
+            Slot::Sender(path) => Some(&mut self.senders.get_mut(path)?.base.seat),
+            Slot::Receiver(key) => Some(&mut self.receivers.get_mut(key)?.base.seat),
+            Slot::Sent(..) | Slot::Received(..) => None,
         }
     }
 
@@ -587,11 +531,17 @@ impl Turns for Node {
     }
 
     fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn {
-        match self.slots.get_mut(handle) {
-            Some(Session::Sender(sender)) => sender.emit(&mut self.core, class, burst),
-            Some(Session::Receiver(receiver)) => receiver.emit(&mut self.core, class, burst),
-            Some(Session::Object { .. }) | None => Turn::Over,
-        }
+        let core = &mut self.core;
+        let turn = match self.slots.get(handle) {
+            Some(Slot::Sender(path)) => {
+                self.senders.get_mut(path).map(|sender| sender.emit(core, class, burst))
+            }
+            Some(Slot::Receiver(key)) => {
+                self.receivers.get_mut(key).map(|receiver| receiver.emit(core, class, burst))
+            }
+            Some(Slot::Sent(..) | Slot::Received(..)) | None => None,
+        };
+        turn.unwrap_or(Turn::Over)
     }
 
     fn settle(&mut self, handle: Handle) {
@@ -619,17 +569,18 @@ impl Engine for Node {
     fn handle_timeout(&mut self, now: Time) {
         self.core.now = now;
         while let Some((handle, alarm)) = self.core.shared.timers.pop_due(now) {
-            match self.slots.get_mut(handle) {
-                Some(Session::Sender(sender)) => {
-                    sender.base.disarm(&mut self.core.shared, alarm);
-                    sender.alarm(&mut self.core, now, alarm);
+            let core = &mut self.core;
+            match self.slots.get(handle) {
+                Some(Slot::Sender(path)) if let Some(sender) = self.senders.get_mut(path) => {
+                    sender.base.disarm(&mut core.shared, alarm);
+                    sender.alarm(core, now, alarm);
                 }
-                Some(Session::Receiver(receiver)) => {
-                    receiver.base.disarm(&mut self.core.shared, alarm);
-                    receiver.alarm(&mut self.core, now, alarm);
-                    receiver.reseat(&mut self.core);
+                Some(Slot::Receiver(key)) if let Some(receiver) = self.receivers.get_mut(key) => {
+                    receiver.base.disarm(&mut core.shared, alarm);
+                    receiver.alarm(core, alarm);
+                    receiver.reseat(core);
                 }
-                Some(Session::Object { .. }) | None => {}
+                Some(_) | None => {}
             }
             self.free_places();
         }

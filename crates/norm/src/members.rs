@@ -15,7 +15,7 @@ pub(crate) struct Members {
     /// Polls of unknown receivers since the last new one.
     unheard: Polls,
     /// Whether there were more receivers than can be remembered.
-    are_more: bool,
+    pub(crate) are_more: bool,
 }
 
 /// Known receiver.
@@ -181,11 +181,6 @@ impl Members {
     /// Forgets a receiver.
     pub(crate) fn remove(&mut self, node: NodeId) {
         self.received.remove(&node);
-    }
-
-    /// Whether there were more receivers than can be remembered.
-    pub(crate) fn are_more(&self) -> bool {
-        self.are_more
     }
 
     /// Notes that a receiver has everything up to an object, starting at `first` if given. Returns
@@ -383,10 +378,10 @@ mod tests {
         let mut members = of_two();
         let [early, late] = [1, 5].map(Time::from_secs);
         assert!(members.received(B, late) && !members.received(NodeId(3), late));
-        assert!(!members.are_more());
+        assert!(!members.are_more);
         assert_eq!(members.make_room(early), Some(A), "its last message is older");
         assert_eq!(members.make_room(late), None, "the other one is active");
-        assert!(members.are_more());
+        assert!(members.are_more);
         members.acknowledge(B, 1, None);
         assert_eq!(members.make_room(Time::MAX), None, "who acknowledged is kept");
     }

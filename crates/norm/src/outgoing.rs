@@ -23,7 +23,7 @@ use crate::fec::Partition;
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
 use session::UnexpectedLength;
-use session::path::{Burst, Handle, Turn};
+use session::path::{Handle, Turn};
 use session::source::Source;
 use session::storage::Storage as _;
 use wire::checksum::ChecksumType;
@@ -44,14 +44,20 @@ use super::INFO_HEADER;
 use super::core::{Core, Job, Task};
 use super::indication::{Content, Failure, Limit, ObjectId};
 use super::repaired::Repaired;
-use super::transmission::Transmission;
-use crate::message::{Body, Data, Extensions, Flags, Fti, PayloadId};
+use super::transmission::{Output, Transmission};
+use crate::message::{Flags, Fti, PayloadId};
+
+/// Flags of source segments that are sent as repairs.
+///
+/// The reference library never sets `REPAIR` but honours it: no receiver should start with a
+/// repair.
+const EXPLICIT: Flags = Flags(Flags::REPAIR.0 | Flags::EXPLICIT.0);
 
 /// Object being sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) id: ObjectId,
-    handle: Handle,
+    pub(crate) handle: Handle,
     content: Content,
     pub(crate) info: Bytes,
     pub(crate) size: u64,
@@ -131,10 +137,6 @@ impl Outgoing {
         }
     }
 
-    pub(crate) fn handle(&self) -> Handle {
-        self.handle
-    }
-
     /// Opens the file to send.
     pub(crate) fn open(&mut self, core: &mut Core) {
         match &self.content {
@@ -181,7 +183,7 @@ impl Outgoing {
         let coding = cut.coding.for_object(config, (self.size, cut.segment), cut.loss);
         cut.coding = coding.map_err(settings)?;
         cut.segment = cut.coding.segment_size(self.size, cut.segment);
-        let partition = Partition::new(self.size, cut.segment, cut.coding.block_len())
+        let partition = Partition::new(self.size, cut.segment, cut.coding.block_len)
             .map_err(|error| settings(error.to_string()))?;
         if u64::from(partition.blocks()) > cut.coding.blocks_max() {
             return Err(settings(format!(
@@ -205,9 +207,11 @@ impl Outgoing {
             (Content::File(_), None) | (Content::Stream(_), _) => None,
         };
         self.source = source;
-        let (coding, has_fti) = (cut.coding, cut.has_fti);
-        let symbol_len = coding.symbol_len(partition.segment_len(0, 0), cut.segment);
-        self.shape = Some(Shape { partition, coding, fti, has_fti, symbol_len, is_stream: false });
+        let symbol_len = cut.coding.symbol_len(partition.segment_len(0, 0), cut.segment);
+        let Cut { coding, has_fti, .. } = cut;
+        let (object, flags, is_stream) = (self.number(), self.flags(), false);
+        self.shape =
+            Some(Shape { object, flags, partition, coding, fti, has_fti, symbol_len, is_stream });
         self.state = State::Sending;
         self.record(core);
         self.read_ahead(core);
@@ -227,7 +231,7 @@ impl Outgoing {
     /// Bytes sent for the first time; of a coded object those that its receivers have.
     pub(crate) fn progress(&self) -> u64 {
         match &self.ring {
-            Some(ring) => ring.sent(),
+            Some(ring) => ring.sent,
             None if self.is_coded() && !self.coded.is_one_way => self.delivered(),
             None => self.source.as_ref().map_or(0, Source::sent),
         }
@@ -237,9 +241,9 @@ impl Outgoing {
     pub(crate) fn is_sent(&self) -> bool {
         let Some(shape) = &self.shape else { return false };
         if let Some(ring) = &self.ring {
-            return !self.info_turn.is_due() && !ring.has_new();
+            return !self.info_turn.is_due && !ring.has_new();
         }
-        !self.info_turn.is_due() && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
+        !self.info_turn.is_due && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
     }
 
     /// Whether repairs are queued or being computed.
@@ -252,7 +256,7 @@ impl Outgoing {
             || !self.parity.is_empty()
             || !self.requests.due.is_empty()
             || self.is_coded_short()
-            || self.has_begun() && self.info_turn.is_due()
+            || self.has_begun() && self.info_turn.is_due
     }
 
     /// Whether the whole object and all requested repairs were sent.
@@ -300,6 +304,7 @@ impl Outgoing {
             + self.info.len()
     }
 
+    /// Properties of the object, known once it is open.
     fn flags(&self) -> Flags {
         let info = if self.has_info() { Flags::INFO } else { Flags::NONE };
         match self.content {
@@ -357,24 +362,19 @@ impl Outgoing {
     }
 
     /// Sends repairs: parity first, as it serves all receivers.
-    pub(crate) fn emit_repairs(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-    ) -> Turn {
+    pub(crate) fn emit_repairs(&mut self, out: &mut Output<'_, '_>) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
-        let round_trip = transmission.round_trip();
+        let round_trip = out.transmission.round_trip();
         let turn = loop {
-            let turn = self.emit_repairs_of(core, transmission, burst, &shape);
-            self.repeats_end();
-            self.read_repairs(core);
+            let turn = self.emit_requested(out, &shape);
+            self.end_repeats();
+            self.read_repairs(out.core);
             if turn == Turn::Over && shape.coding.is_long() {
-                match self.emit_coded_repairs(core, transmission, burst, &shape) {
+                match self.emit_coded_repairs(out, &shape) {
                     Step::Full => break Turn::More,
                     Step::Sent | Step::Enough => break Turn::Over,
                     Step::Waits => {
-                        self.read_repairs(core);
+                        self.read_repairs(out.core);
                         if !self.source.as_ref().is_some_and(Source::repair_ready) {
                             break Turn::Over;
                         }
@@ -382,68 +382,55 @@ impl Outgoing {
                 }
                 continue;
             }
-            if turn == Turn::More || !self.take_due(core, round_trip, &shape) {
+            if turn == Turn::More || !self.take_due(out.core, round_trip, &shape) {
                 break turn;
             }
-            self.read_repairs(core);
+            self.read_repairs(out.core);
         };
         self.shape = Some(shape);
-        self.make_parity(core);
+        self.make_parity(out.core);
         turn
     }
 
-    fn emit_repairs_of(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        shape: &Shape,
-    ) -> Turn {
-        // The reference library never sets the flag but honours it: no receiver should start with a
-        // repair.
-        let flags = self.flags() | Flags::REPAIR;
-        let number = self.number();
-        let grtt = transmission.round_trip();
+    /// Sends the repairs that are queued.
+    fn emit_requested(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Turn {
         while let Some((id, parity)) = self.parity.front() {
-            let body = data_body(transmission, shape, (flags, number), id, parity);
-            if !transmission.push(core, burst, body) {
+            if !shape.push(out, Flags::REPAIR, id, parity) {
                 return Turn::More;
             }
-            core.stats.parity_repairs += 1;
-            self.repair_went(id.block, burst.departure() + grtt);
-            self.parity.front_sent();
+            out.core.stats.parity_repairs += 1;
+            self.on_repair_sent(out, id.block);
+            self.parity.pop_front();
         }
-        let flags = flags | Flags::EXPLICIT;
         if self.ring.is_some() {
-            return self.emit_again(core, transmission, burst, (shape, flags));
+            return self.emit_again(out, shape);
         }
         let segment = usize::from(shape.fti.segment_size);
         loop {
             let next = self.source.as_ref().and_then(|source| source.next_repair(segment));
             let Some(next) = next else { return Turn::Over };
             let Some(at) = shape.partition.locate(next.offset) else { return Turn::Over };
-            let id = shape.id(at.sbn, at.esi);
-            let (message, departure) = (transmission.sequence(), burst.departure());
-            let body = data_body(transmission, shape, (flags, number), id, next.data);
+            let (message, departure) = (out.transmission.sequence, out.departure());
             let len = next.data.len();
-            if !transmission.push(core, burst, body) {
+            if !shape.push(out, EXPLICIT, shape.id(at.sbn, at.esi), next.data) {
                 return Turn::More;
             }
-            core.stats.explicit_repairs += 1;
+            out.core.stats.explicit_repairs += 1;
             if shape.coding.is_long() {
-                self.again_went((at.sbn, at.esi), message, departure, shape);
+                self.on_repeated((at.sbn, at.esi), message, departure, shape);
             }
-            self.repair_went(at.sbn, burst.departure() + grtt);
+            self.on_repair_sent(out, at.sbn);
             if let Some(source) = self.source.as_mut() {
                 source.repair_sent(len);
             }
         }
     }
 
-    /// Notes a sent repair of a block: until `until`, requests for the block cannot account for it.
-    fn repair_went(&mut self, block: u32, until: Time) {
+    /// Notes a sent repair of a block: for a round trip, requests for the block cannot account for
+    /// it.
+    fn on_repair_sent(&mut self, out: &Output<'_, '_>, block: u32) {
         if let Some(repaired) = self.repaired.get_mut(&block) {
-            repaired.went(until);
+            repaired.on_sent(out.departure() + out.transmission.round_trip());
         }
     }
 
@@ -517,29 +504,6 @@ impl Outgoing {
         if let Some(source) = self.source.take() {
             source.close(&mut core.shared);
         }
-        self.ring = None;
         self.state = State::Closed;
-        self.requests.clear();
-        self.parity.clear();
-        self.coded.windows.clear();
     }
-}
-
-fn data_body<'a>(
-    transmission: &Transmission,
-    shape: &Shape,
-    (flags, object): (Flags, u16),
-    id: PayloadId,
-    payload: &'a [u8],
-) -> Body<'a> {
-    Body::Data(Data {
-        sender: transmission.header(),
-        flags,
-        fec: shape.coding.scheme(),
-        object,
-        id,
-        fti: shape.has_fti.then_some(shape.fti),
-        others: Extensions::NONE,
-        payload,
-    })
 }

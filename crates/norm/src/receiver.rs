@@ -83,19 +83,19 @@ struct Life {
     has_ended: bool,
 }
 
-impl Life {
-    /// Marks the session as ended. Returns whether it already was.
-    fn end(&mut self) -> bool {
-        std::mem::replace(&mut self.has_ended, true)
-    }
-}
-
 /// Round trip and group size from the header of a sender's messages.
 #[derive(Clone, Copy, Debug)]
 struct Timing {
     grtt: Duration,
     backoff: u8,
     group: u32,
+}
+
+impl Timing {
+    fn new(grtt: Duration, header: message::Sender) -> Self {
+        let message::Sender { backoff, group_size, .. } = header;
+        Self { grtt, backoff, group: message::group_size(group_size) }
+    }
 }
 
 /// Remote sender.
@@ -147,18 +147,14 @@ impl Receiver {
             sender,
             from,
             life: Life { instance: header.instance, messages: 1, former, has_ended: false },
-            timing: Timing {
-                grtt: message::rtt(header.grtt),
-                backoff: header.backoff,
-                group: message::group_size(header.group_size),
-            },
+            timing: Timing::new(message::rtt(header.grtt), header),
             scheme: Scheme::ReedSolomon8,
             objects: BTreeMap::new(),
-            numbers: Numbers::new(),
+            numbers: Numbers::default(),
             reach: Reach { object: 0, block: 0 },
-            nack: Rounds::new(),
+            nack: Rounds::default(),
             feedback: Feedback::new(),
-            acknowledgement: Acknowledgement::new(),
+            acknowledgement: Acknowledgement::default(),
             answers: Answers::default(),
             refused: Refused::default(),
             allowance: Allowance::default(),
@@ -232,21 +228,12 @@ impl Receiver {
     }
 
     /// Processes the common header. Returns `false` if the sender restarted.
-    pub(crate) fn greet(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        from: PathId,
-        header: message::Sender,
-    ) -> bool {
+    pub(crate) fn greet(&mut self, core: &mut Core, from: PathId, header: message::Sender) -> bool {
+        let now = core.now;
         if header.instance != self.life.instance {
             return false;
         }
-        self.timing = Timing {
-            grtt: self.round_trip(core, header.grtt),
-            backoff: header.backoff,
-            group: message::group_size(header.group_size),
-        };
+        self.timing = Timing::new(self.round_trip(core, header.grtt), header);
         if from != self.from {
             // Replies go to the most recent address.
             self.from = from;
@@ -289,7 +276,8 @@ impl Receiver {
     }
 
     /// Arms the inactivity timer after a message was processed.
-    pub(crate) fn greeted(&mut self, core: &mut Core, now: Time) {
+    pub(crate) fn greeted(&mut self, core: &mut Core) {
+        let now = core.now;
         // A timer for each message would be expensive: this one checks the time of the last message
         // when it fires.
         if !self.objects.is_empty() && !self.base.is_armed(Alarm::Inactivity) {
@@ -333,10 +321,10 @@ impl Receiver {
             let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
             let mut object = Incoming::new(id, *place, is_info_only);
             if self.life.messages == 1 {
-                object.hold();
+                object.is_held = true;
             }
             if core.partials.may_resume() {
-                object.may_resume();
+                object.may_resume = true;
             }
             // The sender may no longer have objects before the first known one.
             if self.numbers.has_begun() || number == named {
@@ -358,30 +346,19 @@ impl Receiver {
         self.reach = self.reach.max(Reach { object, block });
     }
 
-    pub(crate) fn on_info(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        number: u64,
-        info: &message::Info<'_>,
-    ) {
+    pub(crate) fn on_info(&mut self, core: &mut Core, number: u64, info: &message::Info<'_>) {
         self.scheme = info.fec;
         self.nack.unanswered = 0;
         if let Some(object) = self.objects.get_mut(&number) {
             object.on_info(core, info);
         }
         self.advance(number, 0);
-        self.settle(core, now);
-        self.check_repairs(core, now);
+        self.settle(core);
+        self.check_repairs(core);
     }
 
-    pub(crate) fn on_data(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        number: u64,
-        data: &message::Data<'_>,
-    ) {
+    pub(crate) fn on_data(&mut self, core: &mut Core, number: u64, data: &message::Data<'_>) {
+        let now = core.now;
         self.scheme = data.fec;
         self.nack.unanswered = 0;
         let is_over = loop {
@@ -400,8 +377,8 @@ impl Receiver {
             }
         };
         match is_over {
-            true => self.settle(core, now),
-            false => self.save(core, now, number),
+            true => self.settle(core),
+            false => self.save(core, number),
         }
         if core.shared.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
             core.shared.pause(self.sender.path);
@@ -419,10 +396,10 @@ impl Receiver {
             },
         );
         if self.reach != before {
-            self.check_repairs(core, now);
+            self.check_repairs(core);
         }
         if is_stream && self.acknowledgement.is_wanted() {
-            self.acknowledge(core, now);
+            self.acknowledge(core);
         }
     }
 
@@ -437,35 +414,29 @@ impl Receiver {
     }
 
     /// Processes a command of the sender (§4.2.3).
-    pub(crate) fn on_command(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        sequence: u16,
-        command: &Command<'_>,
-    ) {
+    pub(crate) fn on_command(&mut self, core: &mut Core, sequence: u16, command: &Command<'_>) {
         match command {
             Command::Flush { fec, object, id, ackers, .. } => {
                 let position = Position { fec: *fec, object: *object, id: *id };
-                self.on_flush(core, now, position, ackers);
+                self.on_flush(core, position, ackers);
             }
             Command::Squelch { fec, object, id, invalid, .. } => {
                 let position = Position { fec: *fec, object: *object, id: *id };
-                self.on_squelch(core, now, position, invalid);
+                self.on_squelch(core, position, invalid);
             }
             Command::Cc { sequence, send_time, rate, nodes, .. } => {
-                self.on_probe(core, now, (*sequence, *send_time, *rate), nodes);
+                self.on_probe(core, (*sequence, *send_time, *rate), nodes);
             }
             Command::RepairAdv { requests, cc, .. } => {
                 self.on_other_requests(requests);
-                self.on_other_feedback(core, now, *cc, None);
+                self.on_other_feedback(core, *cc, None);
             }
-            Command::Eot { .. } => self.on_end(core, now),
+            Command::Eot { .. } => self.on_end(core),
             Command::AckReq { kind, id, ackers, .. } => {
-                self.on_question(core, now, (*kind, *id), ackers);
+                self.on_question(core, (*kind, *id), ackers);
             }
             Command::Application { others, payload, .. } => {
-                if self.answers.is_new(sequence, others) {
+                if self.answers.note_command(sequence, others) {
                     let SenderId { path: peer, node: NodeId(node) } = self.sender;
                     let bytes = bytes::Bytes::copy_from_slice(payload);
                     core.user.indicate(Indication::Command { peer, node, bytes });
@@ -495,23 +466,23 @@ impl Receiver {
     }
 
     /// Gives up incomplete objects because the sender sends nothing more.
-    fn abandon(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+    fn abandon(&mut self, core: &mut Core, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.abandon(core, failure.clone());
         }
-        self.settle(core, now);
+        self.settle(core);
     }
 
     /// Forgets the sender and all objects under way.
-    pub(crate) fn drop_all(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+    pub(crate) fn drop_all(&mut self, core: &mut Core, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.fail(core, failure.clone());
         }
-        self.settle(core, now);
+        self.settle(core);
     }
 
     /// Removes finished objects, whose slots become free.
-    pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
+    pub(crate) fn settle(&mut self, core: &mut Core) {
         let before = self.objects.len();
         let numbers = &mut self.numbers;
         self.objects.retain(|number, object| {
@@ -525,7 +496,7 @@ impl Receiver {
                         }
                     }
                 }
-                core.free.push(object.handle());
+                core.free.push(object.handle);
             }
             !object.is_over()
         });
@@ -541,10 +512,10 @@ impl Receiver {
             self.base.disarm(&mut core.shared, Alarm::Nack);
             self.nack.stop();
         }
-        self.acknowledge(core, now);
+        self.acknowledge(core);
     }
 
-    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+    pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm) {
         match alarm {
             Alarm::Nack => match self.nack.round {
                 Round::Backoff => self.want_requests(core),
@@ -552,7 +523,7 @@ impl Receiver {
                     self.nack.round = Round::Idle;
                     // A silent sender does not receive either: its next message starts a round.
                     if self.base.last_received > since {
-                        self.check_repairs(core, now);
+                        self.check_repairs(core);
                     }
                 }
                 Round::Idle => {}
@@ -562,10 +533,10 @@ impl Receiver {
                 self.acknowledgement.ripen();
                 self.base.want(&mut core.shared, Class::Control);
             }
-            Alarm::Inactivity => self.silent(core, now),
+            Alarm::Inactivity => self.silent(core),
             Alarm::Save => self.objects.values_mut().for_each(|object| object.save(core)),
             Alarm::Answer => {
-                self.answers.call();
+                self.answers.is_due = true;
                 self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Command
@@ -580,7 +551,8 @@ impl Receiver {
     }
 
     /// After a long silence, requests everything known to be missing, or gives up.
-    fn silent(&mut self, core: &mut Core, now: Time) {
+    fn silent(&mut self, core: &mut Core) {
+        let now = core.now;
         if self.objects.is_empty() {
             return;
         }
@@ -588,7 +560,7 @@ impl Receiver {
         let limit = self.inactivity(core);
         let silent = now.since(self.base.last_received);
         if silent >= limit {
-            self.abandon(core, now, &Failure::Silence);
+            self.abandon(core, &Failure::Silence);
             return;
         }
         let round = if self.rests { limit } else { self.silence(core) };
@@ -610,40 +582,31 @@ impl Receiver {
 
     /// Resumes after an outage of the path: earlier requests may be lost, and the sender was not
     /// received.
-    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
-        self.want_all(core);
-        self.check_repairs(core, now);
-    }
-
-    pub(crate) fn want_all(&mut self, core: &mut Core) {
+    pub(crate) fn resume(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
+        self.check_repairs(core);
     }
 
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         if class != Class::Control {
             return Turn::Over;
         }
-        if self.coded.is_list_due() && !self.emit_list(core, burst) {
-            return Turn::More;
-        }
+        let went = self.emit_list(core, burst)
+            && self.emit_nacks(core, burst)
+            && self.emit_refusal(core, burst)
+            && self.emit_acknowledgement(core, burst)
+            && self.emit_feedback(core, burst)
+            && self.emit_answers(core, burst);
+        if went { Turn::Over } else { Turn::More }
+    }
+
+    fn emit_nacks(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         while self.nack.due {
             if !self.emit_nack(core, burst) {
-                return Turn::More;
+                return false;
             }
         }
-        if !self.emit_refusal(core, burst) {
-            return Turn::More;
-        }
-        if self.acknowledgement.is_due() && !self.emit_acknowledgement(core, burst) {
-            return Turn::More;
-        }
-        if self.feedback.is_due() && !self.emit_feedback(core, burst) {
-            return Turn::More;
-        }
-        if self.answers.are_due() && !self.emit_answers(core, burst) {
-            return Turn::More;
-        }
-        Turn::Over
+        true
     }
 
     /// Writes a message into the batch; `false` if it must wait for the next one. One beyond the

@@ -36,7 +36,7 @@ const GAPS_MAX: usize = 64;
 const IDLE: u32 = 10;
 
 /// Measurements of one instance of a sender.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reception {
     /// Number of the newest message, unwrapped, and its arrival.
     newest: Option<(u64, Time)>,
@@ -57,7 +57,7 @@ pub(crate) struct Reception {
     /// Whether anything was lost since that NORM_DATA.
     lost_since: bool,
     /// Role assigned to this receiver by the sender.
-    role: Role,
+    pub(crate) role: Role,
 }
 
 /// Run of missing messages.
@@ -126,24 +126,7 @@ impl Gap {
 
 impl Reception {
     pub(crate) fn new() -> Self {
-        Self {
-            newest: None,
-            gaps: Vec::new(),
-            losses: Losses::default(),
-            has_lost: false,
-            first_until: Time::ZERO,
-            rtt: None,
-            guessed: None,
-            parts: VecDeque::new(),
-            nominal: LENGTH_ASSUMED,
-            last_data: None,
-            lost_since: false,
-            role: Role::Other,
-        }
-    }
-
-    pub(crate) fn role(&self) -> Role {
-        self.role
+        Self { nominal: LENGTH_ASSUMED, ..Self::default() }
     }
 
     /// Whether the sender has reported the round trip.
@@ -579,7 +562,7 @@ mod tests {
         let (before, _) = reception.fair(guess, 100_000.0);
         assert!((85_000.0..101_000.0).contains(&before), "{before}");
         reception.assigned(entry(CcFlags::RTT | CcFlags::CLR, RTT));
-        assert_eq!(reception.role(), Role::Limiting);
+        assert_eq!(reception.role, Role::Limiting);
         let (after, _) = reception.fair(guess, 100_000.0);
         assert!(near(after, before), "{before} {after}");
     }

@@ -11,6 +11,7 @@
 
 use engine::EffectError;
 
+use crate::indication::Failure;
 use crate::message::Extensions;
 
 /// Type of the extension.
@@ -36,6 +37,16 @@ impl From<&EffectError> for Reason {
             | EffectError::Changed
             | EffectError::Failed(_) => Self::Other,
         }
+    }
+}
+
+impl Failure {
+    /// Reason for which an object could not be stored.
+    pub(crate) fn storage_reason(&self) -> Option<Reason> {
+        if let Self::Storage(error) = self {
+            return Some(Reason::from(error));
+        }
+        (*self == Self::Name).then_some(Reason::NotAllowed)
     }
 }
 
@@ -71,8 +82,7 @@ impl Refusal {
 
     /// Finds the extension among others.
     pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
-        let found = extensions.iter().find(|extension| extension.kind == EXT_REFUSED)?;
-        let [high, low, reason] = *found.value.first_chunk::<3>()?;
+        let [high, low, reason] = *extensions.find(EXT_REFUSED)?.first_chunk::<3>()?;
         let reason = match reason {
             1 => Reason::NoSpace,
             2 => Reason::NotAllowed,

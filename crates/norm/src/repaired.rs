@@ -12,7 +12,7 @@ use engine::Time;
 use super::bits::Bits;
 
 /// Repair state of a block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Repaired {
     /// Parity segments sent, proactively or on request.
     used: u16,
@@ -38,14 +38,7 @@ pub(crate) struct Wanted<'a> {
 impl Repaired {
     /// Block with `auto_parity` proactive parity segments.
     pub(crate) fn new(auto_parity: u16) -> Self {
-        Self {
-            used: auto_parity,
-            before: auto_parity,
-            spare: 0,
-            again: Bits::new(),
-            until: Time::ZERO,
-            has_begun: false,
-        }
+        Self { used: auto_parity, before: auto_parity, ..Self::default() }
     }
 
     /// Number of parity segments sent before any request.
@@ -124,7 +117,7 @@ impl Repaired {
     }
 
     /// Notes a sent repair: until `until`, requests cannot account for it.
-    pub(crate) fn went(&mut self, until: Time) {
+    pub(crate) fn on_sent(&mut self, until: Time) {
         self.until = self.until.max(until);
     }
 }
@@ -204,7 +197,7 @@ mod tests {
         block.requested(Time::ZERO, ROUND_TRIP);
         block.use_up(4);
         assert!(block.again(7) && !block.again(7) && block.again(66));
-        block.went(Time::ZERO + 2 * ROUND_TRIP);
+        block.on_sent(Time::ZERO + 2 * ROUND_TRIP);
         block.requested(Time::ZERO + ROUND_TRIP, ROUND_TRIP);
         assert!(!block.again(7), "it left so much later");
         block.requested(Time::ZERO + 2 * ROUND_TRIP, ROUND_TRIP);

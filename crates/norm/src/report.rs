@@ -42,8 +42,7 @@ impl ListOf {
 
     /// Finds the extension among others.
     pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
-        let found = extensions.iter().find(|extension| extension.kind == EXT_LIST)?;
-        let [a, b, c, d, e, f] = *found.value.first_chunk::<6>()?;
+        let [a, b, c, d, e, f] = *extensions.find(EXT_LIST)?.first_chunk::<6>()?;
         let (object, end) = (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]));
         Some(Self { object, end })
     }

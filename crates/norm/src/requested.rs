@@ -7,45 +7,49 @@ use session::ranges::Ranges;
 
 /// Number of remembered ranges of blocks requested by others. Blocks in further ranges are
 /// requested once too often.
-pub(crate) const OTHERS_MAX: usize = 1024;
+const OTHERS_MAX: usize = 1024;
 
-/// Requested parts of an object, except incomplete blocks.
+/// Requests for NORM_INFO or the whole object.
+#[derive(Debug, Default)]
+pub(crate) struct InfoRequested {
+    /// Time of the last request.
+    pub(crate) at: Option<Time>,
+    pub(crate) by_others: bool,
+    /// Whether others requested the whole object.
+    pub(crate) all_by_others: bool,
+}
+
+impl InfoRequested {
+    /// Whether nothing was requested after `since`.
+    pub(crate) fn is_due(&self, since: Time) -> bool {
+        self.at.is_none_or(|at| at <= since)
+    }
+}
+
+/// Requested blocks of an object, except incomplete ones.
 #[derive(Debug, Default)]
 pub(crate) struct Requested {
-    /// Time of the last request for NORM_INFO or the whole object.
-    info_at: Option<Time>,
     /// Blocks without any received segment: first, end (exclusive) and time of the request, the
     /// latest last.
-    blocks: Vec<(u32, u32, Time)>,
-    info_by_others: bool,
-    all_by_others: bool,
+    blocks: Vec<(u64, u64, Time)>,
     blocks_by_others: Ranges,
 }
 
 impl Requested {
     pub(crate) fn memory(&self) -> usize {
-        self.blocks.capacity() * size_of::<(u32, u32, Time)>() + self.blocks_by_others.len() * 32
+        self.blocks.capacity() * size_of::<(u64, u64, Time)>() + self.blocks_by_others.len() * 32
     }
 
-    pub(crate) fn note_info(&mut self, at: Time) {
-        self.info_at = Some(at);
-    }
-
-    /// Whether NORM_INFO was requested after `since`.
-    pub(crate) fn has_info(&self, since: Time) -> bool {
-        self.info_at.is_some_and(|at| at > since)
-    }
-
-    pub(crate) fn note_blocks(&mut self, (first, end): (u32, u32), at: Time) {
+    pub(crate) fn note_blocks(&mut self, (first, end): (u64, u64), at: Time) {
         self.blocks.push((first, end, at));
     }
 
     /// Records blocks of the given ones that others requested, as requested at `at`.
-    pub(crate) fn count_others(&mut self, (first, end): (u32, u32), at: Time) {
+    pub(crate) fn count_others(&mut self, (first, end): (u64, u64), at: Time) {
         for (from, to) in self.blocks_by_others.iter() {
-            let (from, to) = (from.max(first.into()), to.min(end.into()));
+            let (from, to) = (from.max(first), to.min(end));
             if from < to {
-                self.blocks.push((from as u32, to as u32, at));
+                self.blocks.push((from, to, at));
             }
         }
     }
@@ -59,7 +63,7 @@ impl Requested {
     pub(crate) fn blocks(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
         for (first, end, _) in self.blocks.iter().filter(|(_, _, at)| *at > since) {
-            ranges.insert(u64::from(*first), u64::from(*end));
+            ranges.insert(*first, *end);
         }
         ranges
     }
@@ -73,16 +77,7 @@ impl Requested {
         ranges
     }
 
-    pub(crate) fn note_info_by_others(&mut self) {
-        self.info_by_others = true;
-    }
-
-    pub(crate) fn note_all_by_others(&mut self) {
-        (self.info_by_others, self.all_by_others) = (true, true);
-    }
-
-    pub(crate) fn note_blocks_by_others(&mut self, first: u32, last: u32) {
-        let (start, end) = (u64::from(first), u64::from(last) + 1);
+    pub(crate) fn note_blocks_by_others(&mut self, (start, end): (u64, u64)) {
         if self.blocks_by_others.len() < OTHERS_MAX
             || !self.blocks_by_others.would_add_range(start, end)
         {
@@ -90,21 +85,18 @@ impl Requested {
         }
     }
 
-    pub(crate) fn is_info_requested(&self) -> bool {
-        self.info_by_others
+    pub(crate) fn is_block_requested(&self, block: u64) -> bool {
+        self.blocks_by_others.contains(block)
     }
 
-    pub(crate) fn is_all_requested(&self) -> bool {
-        self.all_by_others
-    }
-
-    pub(crate) fn is_block_requested(&self, block: u32) -> bool {
-        self.blocks_by_others.contains(u64::from(block))
+    /// Forgets blocks before this one.
+    pub(crate) fn forget_blocks(&mut self, before: u64) {
+        self.blocks.retain(|(_, end, _)| *end > before);
+        self.blocks_by_others.remove(0, before);
     }
 
     /// Forgets the requests of others when a new round begins.
     pub(crate) fn forget_others(&mut self) {
-        (self.info_by_others, self.all_by_others) = (false, false);
         self.blocks_by_others = Ranges::new();
     }
 }
@@ -117,10 +109,10 @@ mod tests {
     fn earlier_requests_do_not_count() {
         let mut requested = Requested::default();
         let [start, early, late] = [0, 1, 2].map(Time::from_secs);
-        requested.note_info(early);
+        let info = InfoRequested { at: Some(early), ..InfoRequested::default() };
         requested.note_blocks((3, 5), early);
         requested.note_blocks((5, 9), late);
-        assert!(requested.has_info(start) && !requested.has_info(early));
+        assert!(!info.is_due(start) && info.is_due(early));
         assert_eq!(requested.blocks(start).iter().collect::<Vec<_>>(), [(3, 9)]);
         assert_eq!(requested.blocks(early).iter().collect::<Vec<_>>(), [(5, 9)]);
         assert_eq!(requested.blocks(late).len(), 0, "a request made at that moment is due again");
@@ -131,19 +123,13 @@ mod tests {
     #[test]
     fn requests_of_others_are_forgotten_with_the_round() {
         let mut requested = Requested::default();
-        requested.note_blocks_by_others(4, 6);
+        requested.note_blocks_by_others((4, 7));
         assert!(requested.is_block_requested(6) && !requested.is_block_requested(7));
         assert_eq!(requested.covered(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 7)]);
         requested.count_others((0, 6), Time::from_secs(1));
         requested.count_others((8, 9), Time::from_secs(1));
         assert_eq!(requested.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
-        requested.note_all_by_others();
-        assert!(requested.is_all_requested() && requested.is_info_requested());
         requested.forget_others();
-        assert!(
-            !requested.is_all_requested()
-                && !requested.is_info_requested()
-                && !requested.is_block_requested(4)
-        );
+        assert!(!requested.is_block_requested(4));
     }
 }

@@ -30,7 +30,7 @@ use super::members::Members;
 use super::outgoing::{Cut, Outgoing};
 use super::receiver::EXT_BEGAN;
 use super::refusal::Refusal;
-use super::transmission::Transmission;
+use super::transmission::{Output, Transmission};
 use crate::message::{Ack, FIELD_BITS_ASSUMED, NodeId, Position};
 
 /// A sender on one path.
@@ -42,7 +42,8 @@ pub(crate) struct Sender {
     transmission: Transmission,
     coding: Coding,
     objects: VecDeque<Outgoing>,
-    next_number: u64,
+    /// Number of the next object.
+    pub(crate) next_number: u64,
     probe: Probe,
     flushes: Flushes,
     /// Receivers' progress in the stream being sent.
@@ -50,9 +51,9 @@ pub(crate) struct Sender {
     repairs: Repairs,
     members: Members,
     group_size: GroupSize,
-    commands: Commands,
+    pub(crate) commands: Commands,
     /// Loss of coded objects before, and the number of segments that it was measured with.
-    loss_before: Option<(f64, f64)>,
+    pub(crate) loss_before: Option<(f64, f64)>,
 }
 
 #[derive(Debug, Default)]
@@ -112,11 +113,6 @@ impl Sender {
         self.transmission.instance == instance
     }
 
-    /// Number of the next object.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.next_number
-    }
-
     pub(crate) fn objects(&self) -> usize {
         self.objects.len()
     }
@@ -149,7 +145,7 @@ impl Sender {
         }
         self.next_number += 1;
         if self.coding.is_long() {
-            object.will_be_coded(self.info_copies(&core.config.sender));
+            object.set_coded(self.info_copies(&core.config.sender));
         }
         object.open(core);
         if let Some(last) = self.objects.back_mut() {
@@ -208,7 +204,7 @@ impl Sender {
     /// Advances everything that can proceed.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Time) {
         // An earlier process may have started to send coded objects.
-        let may_cut = !self.coding.is_long() || core.partials.is_restored();
+        let may_cut = !self.coding.is_long() || core.partials.is_restored;
         if may_cut
             && self.objects.iter().any(Outgoing::is_open)
             && let (Some(with_info), Some(without)) = (self.cut(core, true), self.cut(core, false))
@@ -245,6 +241,10 @@ impl Sender {
 
     fn want_data(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Bulk);
+        self.want_repairs(core);
+    }
+
+    fn want_repairs(&mut self, core: &mut Core) {
         if self.objects.iter().any(Outgoing::has_repairs) {
             self.base.want(&mut core.shared, Class::Repair);
         }
@@ -253,8 +253,7 @@ impl Sender {
     /// Excludes an outage of a direction of the path, in which no message arrives, from all
     /// waits.
     pub(crate) fn shift(&mut self, away: Duration) {
-        self.members.shift(away);
-        self.shift_stream(away);
+        self.all_members().for_each(|members| members.shift(away));
     }
 
     /// Resumes after an outage of the path or of its return link.
@@ -277,7 +276,7 @@ impl Sender {
             };
             let Some(mut object) = self.objects.remove(at) else { return };
             object.close(core);
-            core.free.push(object.handle());
+            core.free.push(object.handle);
             let end = Err(failure);
             finished(core, &object, end, (0, false));
             // Receivers with a part of it are informed that no more follows.
@@ -345,7 +344,6 @@ impl Sender {
         }
     }
 
-    /// Ends the sender because the node ends it.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         let turn = match class {
             Class::Control => self.emit_control(core, burst),
@@ -364,7 +362,8 @@ impl Sender {
             return Turn::More;
         }
         if !self.commands.is_empty() {
-            if !self.commands.emit(core, &mut self.transmission, &mut self.base, burst) {
+            let mut out = Output { core, transmission: &mut self.transmission, burst };
+            if !self.commands.emit(&mut out, &mut self.base) {
                 return Turn::More;
             }
             self.rest(core);
@@ -372,24 +371,17 @@ impl Sender {
         if self.probe.due && !self.emit_probe(core, burst) {
             return Turn::More;
         }
-        if self.repairs.is_advertisement_due() && !self.emit_repair_adv(core, burst) {
+        if self.repairs.adv_due && !self.emit_repair_adv(core, burst) {
             return Turn::More;
         }
-        if self.flushes.is_due() && !self.emit_flush(core, burst) {
-            return Turn::More;
-        }
-        if !self.emit_mark(core, burst) {
-            return Turn::More;
-        }
-        Turn::Over
+        let went = !self.flushes.is_due() || self.emit_flush(core, burst);
+        if went && self.emit_mark(core, burst) { Turn::Over } else { Turn::More }
     }
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        for object in &mut self.objects {
-            if object.has_begun()
-                && (object.emit_info(core, &mut self.transmission, burst) == Turn::More
-                    || object.emit_repairs(core, &mut self.transmission, burst) == Turn::More)
-            {
+        let out = &mut Output { core, transmission: &mut self.transmission, burst };
+        for object in self.objects.iter_mut().filter(|object| object.has_begun()) {
+            if object.emit_info(out) == Turn::More || object.emit_repairs(out) == Turn::More {
                 return Turn::More;
             }
         }
@@ -414,9 +406,7 @@ impl Sender {
             if after > before {
                 self.probe_end(core);
             }
-            if self.objects.iter().any(Outgoing::has_repairs) {
-                self.base.want(&mut core.shared, Class::Repair);
-            }
+            self.want_repairs(core);
         }
         self.check_flush(core, burst.departure());
         self.check_stream(core, burst.departure());
@@ -428,8 +418,9 @@ impl Sender {
     }
 
     fn emit_segments(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let out = &mut Output { core, transmission: &mut self.transmission, burst };
         for object in self.objects.iter_mut().filter(|object| !object.is_sent()) {
-            if object.emit_new(core, &mut self.transmission, burst) == Turn::More {
+            if object.emit_new(out) == Turn::More {
                 return Turn::More;
             }
             if !object.is_sent() {
@@ -533,9 +524,7 @@ fn too_narrow(mtu: usize, least: usize) -> String {
 
 /// First object known to a receiver, if reported.
 fn began_with(ack: &Ack<'_>) -> Option<u16> {
-    let mut others = ack.others.iter();
-    let value = others.find(|extension| extension.kind == EXT_BEGAN)?.value;
-    value.last_chunk::<2>().map(|number| u16::from_be_bytes(*number))
+    ack.others.find(EXT_BEGAN)?.last_chunk().map(|number| u16::from_be_bytes(*number))
 }
 
 /// Default `K` of the back-off. The RFC's 4 is for groups of 10,000: each round of repairs then

@@ -3,7 +3,7 @@
 use engine::Time;
 
 use super::indication::{Content, ObjectId, Piece, RequestError};
-use super::{Config, Node, Session};
+use super::{Config, Node};
 
 /// Checks whether a stream may be sent.
 pub(super) fn check(config: &Config, content: &Content) -> Result<(), RequestError> {
@@ -63,9 +63,8 @@ impl Node {
     ) -> Result<T, RequestError> {
         let unknown = RequestError::NotWritable(id);
         let ours = id.sender == self.core.node.0;
-        let handle = self.senders.get(&id.peer).copied().filter(|_| ours);
-        let session = handle.and_then(|handle| self.slots.get_mut(handle));
-        let Some(Session::Sender(sender)) = session else { return Err(unknown) };
+        let sender = self.senders.get_mut(&id.peer).filter(|_| ours);
+        let Some(sender) = sender else { return Err(unknown) };
         let stream = sender.writable(id.number).ok_or(unknown)?;
         let result = act(stream);
         sender.written(&mut self.core, now);
@@ -76,15 +75,14 @@ impl Node {
     /// Next piece of a received stream; `None` if nothing is readable. Unread pieces use memory;
     /// when too many wait, nothing more is received.
     pub fn read(&mut self, now: Time, id: ObjectId) -> Option<Piece> {
-        let Self { slots, core, .. } = self;
-        let piece = slots.iter_mut().find_map(|session| match session {
-            Session::Receiver(receiver) if receiver.sender.node.0 == id.sender => {
-                let object = receiver.object(id.number).filter(|object| object.id == id)?;
-                let piece = object.read(core);
-                receiver.settle(core, now);
-                piece
-            }
-            Session::Sender(_) | Session::Receiver(_) | Session::Object { .. } => None,
+        let Self { receivers, core, .. } = self;
+        core.now = now;
+        let mut of_sender = receivers.values_mut().filter(|it| it.sender.node.0 == id.sender);
+        let piece = of_sender.find_map(|receiver| {
+            let object = receiver.object(id.number).filter(|object| object.id == id)?;
+            let piece = object.read(core);
+            receiver.settle(core);
+            piece
         });
         self.free_places();
         piece

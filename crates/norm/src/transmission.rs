@@ -18,7 +18,7 @@ pub(crate) struct Transmission {
     /// Instance of the sender: a restart changes it.
     pub(crate) instance: u16,
     /// Number of the next message; messages carry its lower half.
-    sequence: u64,
+    pub(crate) sequence: u64,
     pub(crate) grtt: Grtt,
     pub(crate) backoff: u8,
     /// Quantised size of the group.
@@ -39,21 +39,17 @@ pub(crate) struct Transmission {
 
 impl Transmission {
     pub(crate) fn new(instance: u16, grtt: Grtt, backoff: u8, group_size: u32) -> Self {
-        let group_size = message::quantise_group_size(group_size);
-        let losses = Losses::default();
-        let (congestion, held, light) = (None, None, Duration::ZERO);
-        let terms = Terms::default();
         Self {
             instance,
             sequence: 0,
             grtt,
             backoff,
-            group_size,
-            losses,
-            congestion,
-            held,
-            light,
-            terms,
+            group_size: message::quantise_group_size(group_size),
+            losses: Losses::default(),
+            congestion: None,
+            held: None,
+            light: Duration::ZERO,
+            terms: Terms::default(),
             has_queried: false,
         }
     }
@@ -66,11 +62,6 @@ impl Transmission {
             backoff: self.backoff,
             group_size: self.group_size,
         }
-    }
-
-    /// Number of the next message.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
     }
 
     /// Announced size of the group.
@@ -90,7 +81,7 @@ impl Transmission {
         let (at, round_trip) = (burst.departure(), self.round_trip());
         if let Some(congestion) = self.congestion.as_mut().filter(|_| is_data) {
             congestion.resume(at, round_trip);
-            if let Err(again) = congestion.may_send(at) {
+            if let Err(again) = congestion.check_pace(at) {
                 self.held = Some(again);
                 return false;
             }
@@ -128,5 +119,24 @@ impl Transmission {
     /// Maximum duration of a round of repairs, from the end of a block.
     pub(crate) fn round(&self) -> Duration {
         self.round_trip() * (u32::from(self.backoff) + 1)
+    }
+}
+
+/// Batch of a sender, and what its messages are made of.
+pub(crate) struct Output<'a, 'b> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) transmission: &'a mut Transmission,
+    pub(crate) burst: &'a mut Burst<'b>,
+}
+
+impl Output<'_, '_> {
+    /// Departure of the next message.
+    pub(crate) fn departure(&self) -> Time {
+        self.burst.departure()
+    }
+
+    /// Writes a message into the batch. Returns `false` if it must wait for the next one.
+    pub(crate) fn push(&mut self, body: Body<'_>) -> bool {
+        self.transmission.push(self.core, self.burst, body)
     }
 }

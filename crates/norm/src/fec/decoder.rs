@@ -130,12 +130,6 @@ impl Decoder {
         self.parity.clear();
     }
 
-    /// Source symbols of the block.
-    #[must_use]
-    pub fn block_len(&self) -> usize {
-        self.block_len
-    }
-
     /// Adds the symbol with this encoding symbol id: source symbols come first, parity symbol `j`
     /// is `block length + j`. Short symbols are padded with zeros. Returns whether it belongs to
     /// the block, is not too long, had not arrived yet, and there was room for it.
@@ -156,12 +150,6 @@ impl Decoder {
             self.parity.push(index);
         }
         true
-    }
-
-    /// Whether the symbol with this encoding symbol id has arrived.
-    #[must_use]
-    pub fn has(&self, esi: u16) -> bool {
-        self.index(esi).is_some_and(|index| self.present[index])
     }
 
     /// Number of missing source symbols.

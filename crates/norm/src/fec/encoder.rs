@@ -31,7 +31,7 @@ impl Encoder {
     /// [`CodeError::SymbolLength`] for an unusable length.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
         let parity = code.parity();
-        Self::of_some(code, symbol_len, parity)
+        Self::with_rows(code, symbol_len, parity)
     }
 
     /// Creates an encoder of at most `most` parity symbols at a time, initially the first ones:
@@ -40,7 +40,7 @@ impl Encoder {
     /// # Errors
     ///
     /// As [`Encoder::new`].
-    pub fn of_some(code: Code, symbol_len: usize, most: usize) -> Result<Self, CodeError> {
+    pub fn with_rows(code: Code, symbol_len: usize, most: usize) -> Result<Self, CodeError> {
         code.check_symbol_len(symbol_len)?;
         let most = most.min(code.parity());
         Ok(Self {
@@ -50,12 +50,6 @@ impl Encoder {
             numbers: Vec::with_capacity(SOURCES),
             code,
         })
-    }
-
-    /// Code of the blocks.
-    #[must_use]
-    pub fn code(&self) -> &Code {
-        &self.code
     }
 
     /// Number of parity symbols that fit in memory.
@@ -148,36 +142,5 @@ impl Encoder {
             kernel::accumulate(path, field, &mut to[..tile * stride], stride, group);
         }
         self.numbers.clear();
-    }
-}
-
-impl Code {
-    /// Computes parity symbol `row`, counted from 0, from source symbols read again. For several,
-    /// [`Encoder::reset_rows`] saves most of the work.
-    ///
-    /// `sources` yields each source symbol of the block once, in any order, with its number. Short
-    /// symbols are padded with zeros, missing ones are zero (including symbols of a short block
-    /// beyond its end). `out` is overwritten, and has the length of the symbols.
-    ///
-    /// # Errors
-    ///
-    /// [`CodeError::SymbolLength`] for an unusable length of `out`.
-    ///
-    /// # Panics
-    ///
-    /// If the code has no such parity or source symbol, or a source is longer than `out`.
-    pub fn encode_row<'a>(
-        &self,
-        row: usize,
-        sources: impl IntoIterator<Item = (u16, &'a [u8])>,
-        out: &mut [u8],
-    ) -> Result<(), CodeError> {
-        let mut encoder = Encoder::of_some(self.clone(), out.len(), 1)?;
-        encoder.reset_rows(row..row + 1);
-        for (esi, segment) in sources {
-            encoder.add(esi, segment);
-        }
-        out.copy_from_slice(encoder.parity(row));
-        Ok(())
     }
 }

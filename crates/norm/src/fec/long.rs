@@ -173,18 +173,6 @@ impl Long {
         Self { stripe_memory: bytes, ..self }
     }
 
-    /// Source symbols of the block.
-    #[must_use]
-    pub fn source(&self) -> u16 {
-        self.source
-    }
-
-    /// Parity positions of the block.
-    #[must_use]
-    pub fn parity(&self) -> u16 {
-        self.parity
-    }
-
     /// Length of a symbol in bytes.
     #[must_use]
     pub fn symbol_len(&self) -> usize {

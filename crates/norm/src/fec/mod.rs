@@ -5,7 +5,7 @@
 //! * [`Code`] is one code: a [`Field`], the source symbols of a full block, and the parity
 //!   symbols.
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
-//!   symbols. [`Code::encode_row`] computes one parity symbol from symbols read again.
+//!   symbols.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
 //! * [`BlockCode`] is a code for blocks of thousands of symbols: [`Long`] or, with the feature
 //!   `raptorq`, that of RFC 6330. [`needed`] is the number of symbols to send.
@@ -34,8 +34,6 @@ mod code;
 mod decoder;
 mod encoder;
 mod field;
-#[cfg(test)]
-mod golden;
 mod kernel;
 mod long;
 mod partition;
@@ -57,4 +55,3 @@ pub use partition::{Location, Partition, PartitionError};
 pub use quantile::{needed, quantile};
 #[cfg(feature = "raptorq")]
 pub use raptorq::RaptorQ;
-pub use symbols::Symbols;

@@ -7,7 +7,7 @@ use super::kernel::COLUMN;
 /// Each starts on a boundary of 64 bytes (a cache line) and is followed by zeros up to a multiple
 /// of the width that the arithmetic works in.
 #[derive(Debug)]
-pub struct Symbols {
+pub(super) struct Symbols {
     bytes: Vec<u8>,
     start: usize,
     count: usize,
@@ -19,8 +19,7 @@ const ALIGNMENT: usize = 64;
 
 impl Symbols {
     /// `count` symbols of `symbol_len` bytes, all zero.
-    #[must_use]
-    pub fn new(count: usize, symbol_len: usize) -> Self {
+    pub(super) fn new(count: usize, symbol_len: usize) -> Self {
         let mut stride = symbol_len.next_multiple_of(COLUMN);
         if stride.is_multiple_of(4_096) {
             // Equal columns of all symbols would fall into one set of the first-level cache.
@@ -33,14 +32,12 @@ impl Symbols {
     }
 
     /// Number of symbols.
-    #[must_use]
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Bytes of a symbol.
-    #[must_use]
-    pub fn symbol_len(&self) -> usize {
+    pub(super) fn symbol_len(&self) -> usize {
         self.symbol_len
     }
 
@@ -49,8 +46,7 @@ impl Symbols {
     /// # Panics
     ///
     /// If there is no such symbol.
-    #[must_use]
-    pub fn get(&self, index: usize) -> &[u8] {
+    pub(super) fn get(&self, index: usize) -> &[u8] {
         assert!(index < self.count, "symbol {index} of {}", self.count);
         &self.bytes[self.start + index * self.stride..][..self.symbol_len]
     }
@@ -60,7 +56,7 @@ impl Symbols {
     /// # Panics
     ///
     /// If there is no such symbol.
-    pub fn get_mut(&mut self, index: usize) -> &mut [u8] {
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut [u8] {
         assert!(index < self.count, "symbol {index} of {}", self.count);
         &mut self.bytes[self.start + index * self.stride..][..self.symbol_len]
     }
@@ -70,14 +66,14 @@ impl Symbols {
     /// # Panics
     ///
     /// If there is no such symbol, or `data` is longer than a symbol.
-    pub fn put(&mut self, index: usize, data: &[u8]) {
+    pub(super) fn put(&mut self, index: usize, data: &[u8]) {
         let (head, tail) = self.get_mut(index).split_at_mut(data.len());
         head.copy_from_slice(data);
         tail.fill(0);
     }
 
     /// Makes all symbols zero.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.bytes.fill(0);
     }
 

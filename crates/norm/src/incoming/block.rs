@@ -8,9 +8,10 @@ use engine::Time;
 use super::{Bits, Shape};
 use crate::bits::{join, len_of, skip, take};
 use crate::coding::SURPLUS_MAX;
+use crate::message::Form;
 
 /// Incomplete block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Block {
     /// Source segments at their places, up to the last one received; parity takes places of missing
     /// ones.
@@ -42,40 +43,23 @@ pub(super) struct Block {
 
 impl Block {
     pub(super) fn new(buffer: BytesMut, cost: usize) -> Self {
-        Self {
-            buffer,
-            have: Bits::new(),
-            parity: BTreeMap::new(),
-            free_from: 0,
-            cost,
-            by_others: Bits::new(),
-            requested_at: None,
-            is_answered: true,
-            is_direct: false,
-            spare: None,
-            extra: Vec::new(),
-            surplus: 0,
-            is_recovering: false,
-        }
+        Self { buffer, cost, is_answered: true, ..Self::default() }
     }
 
+    /// Puts a segment at a place; the rest of a shorter one is zeros.
     #[inline]
-    pub(super) fn put(&mut self, at: usize, payload: &[u8]) {
-        match self.buffer.len() {
-            len if len == at => self.buffer.extend_from_slice(payload),
-            len => {
-                if len < at + payload.len() {
-                    self.buffer.resize(at + payload.len(), 0);
-                }
-                self.buffer[at..at + payload.len()].copy_from_slice(payload);
-            }
-        }
-    }
-
-    /// Stores a parity segment at the place of a source segment.
-    pub(super) fn put_whole(&mut self, place: u16, segment: usize, payload: &[u8]) {
+    fn put(&mut self, place: u16, segment: usize, payload: &[u8]) {
         let at = usize::from(place) * segment;
-        self.put(at, payload);
+        if self.buffer.len() < at {
+            self.buffer.resize(at, 0);
+        }
+        if self.buffer.len() == at {
+            self.buffer.extend_from_slice(payload);
+        } else {
+            let end = self.buffer.len().max(at + payload.len());
+            self.buffer.resize(end, 0);
+            self.buffer[at..at + payload.len()].copy_from_slice(payload);
+        }
         if self.buffer.len() < at + segment {
             self.buffer.resize(at + segment, 0);
         }
@@ -176,6 +160,37 @@ impl Block {
         let parity = |(first, last): &(u16, u16)| (last + 1).saturating_sub(block_len.max(*first));
         let parity: u32 = wanted.iter().map(|run| u32::from(parity(run))).sum();
         self.by_others.len_from(block_len) >= parity && wanted.iter().all(is_listed)
+    }
+
+    /// Notes segments that another receiver requests of a block with `parity` parity segments.
+    pub(super) fn note_others(
+        &mut self,
+        form: Form,
+        (first, last): (u16, u16),
+        (block_len, parity): (u16, u16),
+    ) {
+        let (first, end) = match form {
+            // Here the symbol number holds a count.
+            Form::Erasures => (block_len, block_len.saturating_add(first)),
+            Form::Items | Form::Ranges | Form::Other(_) => (first, last.saturating_add(1)),
+        };
+        if let Some(last) = end.min(block_len.saturating_add(parity)).checked_sub(1) {
+            self.by_others.insert_all(first, last);
+        }
+    }
+
+    /// Adds a segment: a source segment at its place, parity at that of a missing one.
+    #[inline]
+    pub(super) fn add(&mut self, symbol: u16, block_len: u16, segment: usize, payload: &[u8]) {
+        if symbol < block_len {
+            self.make_place(symbol, block_len, segment);
+            self.put(symbol, segment, payload);
+        } else if let Some(place) = self.free_place(block_len) {
+            self.put(place, segment, payload);
+            self.parity.insert(place, symbol);
+        } else {
+            self.extra.push((symbol, whole(payload, segment)));
+        }
     }
 
     /// Rows of parity segments, and their places.

@@ -3,11 +3,10 @@
 use bytes::Bytes;
 use engine::{FileName, NameError};
 
-use super::{Incoming, State};
+use super::{Incoming, Kind, State};
 use crate::core::Core;
-use crate::indication::{Failure, Finished, Indication};
+use crate::indication::{Failure, Finished, Indication, Limit};
 use crate::message::Flags;
-use crate::refusal::Reason;
 
 impl Incoming {
     /// Local file name: NORM_INFO of a file, otherwise the object's number (RFC 5740 §4.2.2 leaves
@@ -26,16 +25,19 @@ impl Incoming {
         }
     }
 
-    pub(super) fn synced(&mut self, core: &mut Core) {
-        if !self.sink.is_open() {
+    pub(super) fn on_synced(&mut self, core: &mut Core) {
+        let to = self.destination();
+        let Kind::Blocks(blocks) = &mut self.kind else { return };
+        if !blocks.sink.is_open() {
             return;
         }
-        let Ok(to) = self.destination() else {
-            self.fail(core, Failure::Name);
-            return;
-        };
-        self.state = State::Installing;
-        self.sink.install(core, to);
+        match to {
+            Ok(to) => {
+                self.state = State::Installing;
+                blocks.sink.install(core, to);
+            }
+            Err(_) => self.fail(core, Failure::Name),
+        }
     }
 
     pub(super) fn finished(
@@ -50,22 +52,22 @@ impl Incoming {
         if !self.is_announced || self.is_held {
             return;
         }
-        let name = self.sink.take_name().filter(|_| result.is_ok());
+        let (progress, size) = self.progress();
+        let is_whole = self.stream().is_none_or(|stream| stream.is_whole());
+        let name = match &mut self.kind {
+            Kind::Blocks(blocks) if result.is_ok() => blocks.sink.take_name(),
+            Kind::Blocks(_) | Kind::Stream(_) | Kind::Unknown(_) => None,
+        };
         core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             is_sender: false,
-            is_confirmed: result.is_ok()
-                && self.stream.as_ref().is_none_or(|stream| stream.is_whole()),
+            is_confirmed: result.is_ok() && is_whole,
             result,
             acknowledged: 0,
             info: self.info.clone().unwrap_or_default(),
             name,
             data,
-            size: match (&self.stream, &self.shape) {
-                (Some(stream), _) => stream.delivered(),
-                (None, Some(shape)) => shape.fti.object_size,
-                (None, None) => 0,
-            },
+            size: size.unwrap_or(progress),
         }));
     }
 
@@ -76,59 +78,28 @@ impl Incoming {
         }
     }
 
-    /// Reason of a failure, if it is reported to the sender.
-    fn storage_reason(failure: &Failure) -> Option<Reason> {
-        match failure {
-            Failure::Storage(error) => Some(Reason::from(error)),
-            Failure::Name => Some(Reason::NotAllowed),
-            Failure::Abandoned
-            | Failure::Ended
-            | Failure::Resumed
-            | Failure::Cancelled
-            | Failure::Silence
-            | Failure::NoReceiver
-            | Failure::Unacknowledged { .. }
-            | Failure::Refused(_)
-            | Failure::Changed
-            | Failure::Damaged
-            | Failure::Settings(_) => None,
-        }
-    }
-
     /// Fails the object, and discards its data unless a later session may resume it.
     pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
         if self.is_over() {
             return;
         }
-        let is_refused = match failure {
-            Failure::Abandoned | Failure::Ended | Failure::Resumed => false,
-            Failure::Cancelled
-            | Failure::Silence
-            | Failure::NoReceiver
-            | Failure::Unacknowledged { .. }
-            | Failure::Storage(_)
-            | Failure::Refused(_)
-            | Failure::Changed
-            | Failure::Damaged
-            | Failure::Name
-            | Failure::Settings(_) => true,
-        };
+        let is_refused = !matches!(failure, Failure::Abandoned | Failure::Ended | Failure::Resumed);
         let is_kept = (!is_refused || failure == Failure::Silence)
             && self.state == State::Receiving
             && self.suspend(core);
-        if !is_kept {
-            self.forget_record(core);
+        let cannot_store = failure.storage_reason();
+        self.state = State::Failed { is_refused, cannot_store };
+        match &mut self.kind {
+            Kind::Unknown(parked) => drop(parked.take(core)),
+            Kind::Blocks(blocks) => {
+                if !is_kept {
+                    blocks.forget_record(core);
+                }
+                blocks.discard(core);
+            }
+            Kind::Stream(stream) => stream.clear(core),
         }
-        self.state = State::Failed { is_refused, cannot_store: Self::storage_reason(&failure) };
-        self.release(core);
-        for block in std::mem::take(&mut self.blocks).into_values() {
-            core.assembling -= block.cost;
-        }
-        if let Some(stream) = self.stream.as_mut() {
-            stream.clear(core);
-        }
-        drop(self.run.take(core));
-        self.sink.discard(core);
+        core.user.limit_left(Limit::Assembly);
         self.finished(core, Err(failure), None);
     }
 }

@@ -6,12 +6,9 @@
 //! segments that any of the blocks lacks ([`EXT_LACKS`]). The sender then sends that many parity
 //! segments for each.
 
-use engine::Time;
-
-use super::price::ItemPrice;
-use super::requests::shape_id;
-use super::{Block, Incoming, State};
-use crate::message::{Position, RequestFlags, RequestWriter};
+use super::blocks::Blocks;
+use super::{Block, Incoming, Kind, RequestRound, State};
+use crate::message::{RequestFlags, RequestWriter};
 
 /// Type of a private header extension: the largest number of segments that a receiver lacks of any
 /// block requested in the message. Other implementations skip it and send whole blocks.
@@ -22,28 +19,37 @@ pub(crate) const JOINED_MAX: u64 = 1024;
 
 impl Incoming {
     /// Requests incomplete blocks as ranges, if that is faster than listing them. Returns the
-    /// largest number of segments that one lacks, which the message has to carry. Requests up to
-    /// `since` are repeated.
+    /// largest number of segments that one lacks, which the message has to carry.
     pub(crate) fn request_joined(
         &mut self,
         writer: &mut RequestWriter<'_>,
         block: Option<u64>,
-        (now, since): (Time, Time),
-        price: ItemPrice,
+        round: RequestRound,
     ) -> Option<u16> {
-        let is_plain = self.stream.is_none() && !self.is_info_only;
-        if self.state != State::Receiving || !is_plain || !price.counts() {
+        let object = self.number();
+        if self.state != State::Receiving || self.is_info_only || !round.price.counts() {
             return None;
         }
-        let shape = self.shape.clone()?;
-        let blocks = shape.partition.blocks();
-        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
-        let parts = self.blocks.range(..end).filter(|(_, block)| !block.was_requested(since));
+        let Kind::Blocks(blocks) = &mut self.kind else { return None };
+        blocks.request_joined(writer, object, block, round)
+    }
+}
+
+impl Blocks {
+    fn request_joined(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        object: u16,
+        block: Option<u64>,
+        RequestRound { now, since, price }: RequestRound,
+    ) -> Option<u16> {
+        let parts = self.parts.range(..self.shape.end(block));
+        let parts = parts.filter(|(_, block)| !block.was_requested(since));
         let first = *parts.clone().next()?.0;
         let parts = parts.take_while(|(number, _)| u64::from(**number - first) < JOINED_MAX);
         let lacks = |(number, block): (&u32, &Block)| {
             // A block without memory for parity is listed.
-            let block_len = u32::from(shape.partition.block_len(*number));
+            let block_len = u32::from(self.block_len(*number));
             (!block.is_direct).then(|| (*number, block_len.saturating_sub(block.have.len())))
         };
         let needs: Vec<_> = parts.map(lacks).collect::<Option<_>>()?;
@@ -54,8 +60,7 @@ impl Incoming {
         if !price.favours(&runs, sent - lacked, needs.len()) {
             return None;
         }
-        let (fec, object) = (shape.scheme, self.number());
-        let position = |block| Position { fec, object, id: shape_id(&shape, block, 0) };
+        let position = |block| self.shape.position(object, block, 0);
         let mut through = None;
         for (first, end) in runs {
             let (first, last) = (first as u32, (end - 1) as u32);
@@ -64,7 +69,7 @@ impl Incoming {
             }
             through = Some(last);
         }
-        for (_, block) in self.blocks.range_mut(..=through?) {
+        for (_, block) in self.parts.range_mut(..=through?) {
             if !block.was_requested(since) {
                 (block.requested_at, block.is_answered) = (Some(now), false);
             }

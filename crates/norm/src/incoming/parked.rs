@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::PIECE_COST;
+use crate::core::Core;
 use crate::message::{Data, PayloadId};
 
 /// Maximum number of segments kept for an object.
@@ -24,20 +25,23 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Keeps a segment if there is room for `room` bytes. Returns the memory that it takes.
-    pub(super) fn keep(&mut self, data: &Data<'_>, room: usize) -> Option<usize> {
+    /// Keeps a segment if there is room.
+    pub(super) fn keep(&mut self, core: &mut Core, data: &Data<'_>) {
         let cost = data.payload.len() + PIECE_COST;
+        let room = (core.config.limits.assembly / 2).saturating_sub(core.reserved);
         if self.segments.len() >= SEGMENTS_MAX || cost > room.min(MEMORY_MAX - self.bytes) {
-            return None;
+            core.stats.data_dropped += 1;
+            return;
         }
+        core.reserved += cost;
         self.bytes += cost;
         self.segments.push((data.id, Bytes::copy_from_slice(data.payload)));
-        Some(cost)
     }
 
-    /// Takes all segments, and the memory that they took.
-    pub(super) fn take(&mut self) -> (Vec<(PayloadId, Bytes)>, usize) {
-        (std::mem::take(&mut self.segments), std::mem::take(&mut self.bytes))
+    /// Takes all segments, and releases their memory.
+    pub(super) fn take(&mut self, core: &mut Core) -> Vec<(PayloadId, Bytes)> {
+        core.reserved -= std::mem::take(&mut self.bytes);
+        std::mem::take(&mut self.segments)
     }
 
     pub(super) fn memory(&self) -> usize {

@@ -12,7 +12,9 @@ use session::journal::Slot;
 use session::path::Handle;
 use session::ranges::Ranges;
 use session::storage::Storage as _;
+use wire::DecodeError;
 use wire::checksum::crc32c;
+use wire::cursor::Reader;
 
 use super::block::Block;
 use super::{Bits, SPOOL_PREFIX};
@@ -50,14 +52,14 @@ impl Identity {
         out.extend(self.version.to_be_bytes());
     }
 
-    fn decode(rest: &mut &[u8]) -> Option<Self> {
-        let len = u32::from_be_bytes(take(rest)?);
-        Some(Self {
-            name: Bytes::copy_from_slice(rest.split_off(..usize::try_from(len).ok()?)?),
-            size: u64::from_be_bytes(take(rest)?),
-            segment_size: u16::from_be_bytes(take(rest)?),
-            block_len: u16::from_be_bytes(take(rest)?),
-            version: u64::from_be_bytes(take(rest)?),
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let len = reader.u32()? as usize;
+        Ok(Self {
+            name: Bytes::copy_from_slice(reader.take(len)?),
+            size: reader.uint(8)?,
+            segment_size: reader.u16()?,
+            block_len: reader.u16()?,
+            version: reader.uint(8)?,
         })
     }
 
@@ -101,24 +103,24 @@ impl Partial {
     /// Decodes a record; `None` if it is invalid or damaged.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (content, check) = bytes.split_last_chunk::<4>()?;
-        if crc32c(content) != u32::from_be_bytes(*check) {
-            return None;
+        let content = content.strip_prefix(&[VERSION])?;
+        let is_sound = crc32c(&bytes[..=content.len()]) == u32::from_be_bytes(*check);
+        is_sound.then(|| Self::read(Reader::new(content)).ok())?
+    }
+
+    fn read(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+        let identity = Identity::read(&mut reader)?;
+        let (mut whole, mut blocks) = (Ranges::new(), BTreeMap::new());
+        for _ in 0..reader.u32()? {
+            whole.insert(reader.u32()?.into(), reader.u32()?.into());
         }
-        let mut rest = content.strip_prefix(&[VERSION])?;
-        let identity = Identity::decode(&mut rest)?;
-        let mut whole = Ranges::new();
-        for _ in 0..u32::from_be_bytes(take(&mut rest)?) {
-            let start = u32::from_be_bytes(take(&mut rest)?);
-            whole.insert(start.into(), u32::from_be_bytes(take(&mut rest)?).into());
-        }
-        let mut blocks = BTreeMap::new();
-        while !rest.is_empty() {
-            let number = u32::from_be_bytes(take(&mut rest)?);
+        while !reader.is_empty() {
+            let number = reader.u32()?;
             let mut block = Block::new(BytesMut::new(), 0);
-            decode_segments(&mut rest, &mut block.have)?;
+            read_segments(&mut reader, &mut block.have)?;
             blocks.insert(number, block);
         }
-        Some(Self { identity, instance: 0, whole, blocks, file: None })
+        Ok(Self { identity, instance: 0, whole, blocks, file: None })
     }
 }
 
@@ -173,28 +175,21 @@ fn encode_segments(out: &mut Vec<u8>, block_len: u16, have: &Bits) {
     }
 }
 
-fn decode_segments(rest: &mut &[u8], have: &mut Bits) -> Option<()> {
-    let [form] = take(rest)?;
-    let count = u16::from_be_bytes(take(rest)?);
-    if form == 0 {
+fn read_segments(reader: &mut Reader<'_>, have: &mut Bits) -> Result<(), DecodeError> {
+    let is_bitmap = reader.u8()? != 0;
+    let count = reader.u16()?;
+    if !is_bitmap {
         for _ in 0..count {
-            let first = u16::from_be_bytes(take(rest)?);
-            have.insert_all(first, u16::from_be_bytes(take(rest)?));
+            have.insert_all(reader.u16()?, reader.u16()?);
         }
-        return Some(());
+        return Ok(());
     }
-    for (at, byte) in (0..8192_u16).zip(rest.split_off(..usize::from(count))?) {
+    for (at, byte) in (0..8192_u16).zip(reader.take(count.into())?) {
         for bit in (0..8).filter(|bit| byte & (1 << bit) != 0) {
             have.insert(at * 8 + bit);
         }
     }
-    Some(())
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, others) = rest.split_first_chunk::<N>()?;
-    *rest = others;
-    Some(*first)
+    Ok(())
 }
 
 /// Name of a record and of a working file.
@@ -248,15 +243,11 @@ pub(crate) struct Partials {
     /// Objects that an earlier process did not finish sending.
     unfinished: BTreeSet<u64>,
     slots: BTreeMap<Record, Slot>,
-    is_restored: bool,
+    /// Whether the records of an earlier process were read, if there are any.
+    pub(crate) is_restored: bool,
 }
 
 impl Partials {
-    /// Whether the records of an earlier process were read, if there are any.
-    pub(crate) fn is_restored(&self) -> bool {
-        self.is_restored
-    }
-
     /// Whether any file may be resumed.
     pub(crate) fn may_resume(&self) -> bool {
         !self.is_restored || !self.waiting.is_empty()

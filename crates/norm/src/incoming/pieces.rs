@@ -33,25 +33,13 @@ pub(super) struct Pieces {
     last: Option<Last>,
     /// Whether the user was notified of readable data.
     is_announced: bool,
-    has_ended: bool,
-    has_gap: bool,
-    appended: u64,
+    pub(super) has_ended: bool,
+    pub(super) has_gap: bool,
+    /// Number of bytes appended so far.
+    pub(super) appended: u64,
 }
 
 impl Pieces {
-    /// Number of bytes appended so far.
-    pub(super) fn appended(&self) -> u64 {
-        self.appended
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_ended
-    }
-
-    pub(super) fn has_gap(&self) -> bool {
-        self.has_gap
-    }
-
     /// Whether there is nothing to read.
     pub(super) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.last.is_none()

@@ -3,32 +3,78 @@
 use engine::Time;
 use session::ranges::Ranges;
 
+use super::blocks::Blocks;
 use super::price::ItemPrice;
-use super::{Incoming, Shape, State};
+use super::{Incoming, Kind, Shape, State};
 use crate::bits::{Bits, len_of};
 use crate::coding::{first_id, is_long};
 use crate::digest::DIGESTS_MAX;
-use crate::message::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
+use crate::message::{Flags, Position, Request, RequestFlags, RequestWriter, Scheme};
 
 /// Maximum number of segments of incomplete blocks that are looked through for one message: a peer
 /// can start many long blocks by one segment each.
 const WORK_MAX: u32 = 1 << 20;
 
+/// Requests up to `since` are repeated in the round that begins `now`. Where items have a price,
+/// blocks are requested by count instead of lists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestRound {
+    pub(crate) now: Time,
+    pub(crate) since: Time,
+    pub(crate) price: ItemPrice,
+}
+
+/// Missing part of an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Missing {
+    /// Blocks without any received segment: first and end.
+    Run(u32, u32),
+    /// Incomplete block.
+    Part(u32),
+}
+
+impl Missing {
+    pub(super) fn start(self) -> u32 {
+        match self {
+            Self::Run(first, _) => first,
+            Self::Part(number) => number,
+        }
+    }
+
+    pub(super) fn end(self) -> u32 {
+        match self {
+            Self::Run(_, end) => end,
+            Self::Part(number) => number + 1,
+        }
+    }
+}
+
+impl Shape {
+    pub(super) fn position(&self, object: u16, block: u32, symbol: u16) -> Position {
+        let block_len = self.partition.block_len(block);
+        let id = self.coding.payload_id(block_len, block, symbol);
+        Position { fec: self.scheme, object, id }
+    }
+
+    /// End of the blocks before `block`, or of all.
+    pub(super) fn end(&self, block: Option<u64>) -> u32 {
+        let blocks = self.partition.blocks();
+        block.map_or(blocks, |block| block.min(blocks.into()) as u32)
+    }
+}
+
 impl Incoming {
     /// Bytes of a full segment, if known.
     pub(crate) fn segment_len(&self) -> Option<u16> {
-        self.shape.as_ref().map(|shape| shape.fti.segment_size)
+        self.shape().map(|shape| shape.fti.segment_size)
     }
 
     /// Bytes after the blocks before `block`, 0 if unknown or if it is a stream.
     pub(crate) fn left(&self, block: u64) -> u64 {
-        let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return 0 };
-        let blocks = shape.partition.blocks();
-        let block = block.min(blocks.into()) as u32;
-        if block >= blocks {
-            return 0;
-        }
-        shape.fti.object_size.saturating_sub(shape.partition.block_offset(block))
+        self.blocks().map_or(0, |Blocks { shape, .. }| {
+            let before = shape.partition.block_offset(shape.end(Some(block)));
+            shape.fti.object_size.saturating_sub(before)
+        })
     }
 
     pub(super) fn lacks_info(&self) -> bool {
@@ -41,31 +87,168 @@ impl Incoming {
         if self.state != State::Receiving {
             return false;
         }
-        let is_info_due = !self.requested.has_info(since);
-        let Some(shape) = &self.shape else { return is_info_due };
+        let is_info_due = self.requested.is_due(since);
         // With proactive parity, NORM_INFO is repeated with the first block.
-        if is_info_due && self.lacks_info() && block.is_none_or(|block| block > 0) {
+        let lacks_info = self.lacks_info() && block.is_none_or(|block| block > 0);
+        match &self.kind {
+            Kind::Unknown(_) => is_info_due,
+            Kind::Blocks(_) | Kind::Stream(_) if is_info_due && lacks_info => true,
+            Kind::Blocks(_) | Kind::Stream(_) if self.is_info_only => false,
+            Kind::Blocks(blocks) => {
+                is_info_due && blocks.missing_digests(block).next().is_some()
+                    || blocks.lacks(block, since)
+            }
+            Kind::Stream(stream) => stream.lacks(since),
+        }
+    }
+
+    /// Requests everything missing before `block`, as the reference library does: enough parity, or
+    /// segments themselves where parity does not suffice. Skips segments requested in this round,
+    /// here or by others. Returns `false` if the message was too short.
+    pub(crate) fn request(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        scheme: Scheme,
+        block: Option<u64>,
+        round: RequestRound,
+    ) -> bool {
+        if self.state != State::Receiving {
             return true;
         }
-        if self.is_info_only {
+        let (object, now) = (self.number(), round.now);
+        if let Kind::Blocks(blocks) = &mut self.kind {
+            blocks.requested.forget_before(round.since);
+        }
+        if self.requested.all_by_others {
+            self.note_all_requested(now);
+            return true;
+        }
+        let is_info_due = self.requested.is_due(round.since);
+        let Some(first) = self.shape().map(|shape| shape.position(object, 0, 0)) else {
+            return !is_info_due || self.request_all(writer, scheme, now);
+        };
+        if self.lacks_info() && is_info_due && !self.request_info(writer, first, now) {
             return false;
         }
-        let end = last_digest(block, shape.partition.blocks());
-        if is_info_due && self.digests.missing(end).next().is_some() {
+        if self.is_info_only {
             return true;
         }
-        if let Some(stream) = &self.stream {
-            return stream.lacks(since);
+        if let Kind::Blocks(blocks) = &self.kind
+            && is_info_due
+        {
+            let digests: Vec<_> = blocks.missing_digests(block).take(DIGESTS_MAX).collect();
+            let position = |block| blocks.shape.position(object, block, 0);
+            let items: Vec<_> = digests.into_iter().map(position).collect();
+            if !items.into_iter().all(|item| self.request_info(writer, item, now)) {
+                return false;
+            }
         }
-        let blocks = shape.partition.blocks();
-        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
+        match &mut self.kind {
+            Kind::Unknown(_) => true,
+            Kind::Blocks(blocks) => blocks.request(writer, object, block, round),
+            Kind::Stream(stream) => stream.request(writer, object, round),
+        }
+    }
+
+    /// Requests NORM_INFO, with the digest of a block. Returns `false` if there was no room.
+    fn request_info(&mut self, writer: &mut RequestWriter<'_>, item: Position, now: Time) -> bool {
+        let is_requested = self.requested.by_others;
+        if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
+            return false;
+        }
+        self.requested.at = Some(now);
+        true
+    }
+
+    /// Requests an object of which nothing is known.
+    fn request_all(&mut self, writer: &mut RequestWriter<'_>, scheme: Scheme, now: Time) -> bool {
+        let item = Position { fec: scheme, object: self.number(), id: first_id(scheme) };
+        // Coded objects always have NORM_INFO.
+        let may_resume = self.may_resume && is_long(scheme);
+        let flags = if self.is_info_only || may_resume {
+            RequestFlags::INFO
+        } else {
+            RequestFlags::OBJECT | RequestFlags::INFO
+        };
+        let went = writer.item(flags, item).is_ok();
+        if went {
+            self.requested.at = Some(now);
+        }
+        went
+    }
+
+    /// Notes that another receiver requested the whole object.
+    fn note_all_requested(&mut self, now: Time) {
+        self.requested.at = Some(now);
+        if let Kind::Blocks(blocks) = &mut self.kind {
+            blocks.requested.note_blocks((0, u64::MAX), now);
+            blocks.parts.values_mut().for_each(|block| block.requested_at = Some(now));
+        }
+    }
+
+    /// Notes that a part of a block arrived. Returns the time of the block's request if this is
+    /// the first part since then.
+    pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
+        let Kind::Blocks(blocks) = &mut self.kind else { return None };
+        let block = blocks.parts.get_mut(&block)?;
+        let was_answered = std::mem::replace(&mut block.is_answered, true);
+        block.requested_at.filter(|_| !was_answered)
+    }
+
+    /// Notes a request of another receiver for the range from `first` to `last`.
+    pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
+        let is_all = request.flags.contains(RequestFlags::OBJECT);
+        self.requested.all_by_others |= is_all;
+        self.requested.by_others |= is_all || request.flags.contains(RequestFlags::INFO);
+        match &mut self.kind {
+            Kind::Blocks(blocks) if !is_all => blocks.on_others(request, first, last),
+            Kind::Stream(stream) if !is_all => stream.on_others(request, first, last),
+            Kind::Unknown(_) | Kind::Blocks(_) | Kind::Stream(_) => {}
+        }
+    }
+
+    /// Forgets the requests of others when a new round begins.
+    pub(crate) fn forget_others(&mut self) {
+        (self.requested.by_others, self.requested.all_by_others) = (false, false);
+        match &mut self.kind {
+            Kind::Unknown(_) => {}
+            Kind::Blocks(blocks) => {
+                blocks.requested.forget_others();
+                blocks.parts.values_mut().for_each(|block| block.by_others = Bits::new());
+            }
+            Kind::Stream(stream) => stream.forget_others(),
+        }
+    }
+}
+
+impl Blocks {
+    /// Complete blocks whose digests should have arrived before `block`. The digest of a block
+    /// arrives with the block behind it.
+    fn missing_digests(&self, block: Option<u64>) -> impl Iterator<Item = u32> + '_ {
+        let end = self.shape.end(block);
+        let is_last = end == self.shape.partition.blocks();
+        self.digests.missing(if is_last { end } else { end.saturating_sub(1) })
+    }
+
+    /// Next missing part from `at` on, before `end`.
+    pub(super) fn next_missing(&self, at: u32, end: u32) -> Option<Missing> {
+        let (from, to) = self.whole.gaps(at.into(), end.into()).next()?;
+        let (from, to) = (from as u32, to as u32);
+        Some(match self.parts.range(from..to).next() {
+            Some((number, _)) if *number == from => Missing::Part(from),
+            part => Missing::Run(from, part.map_or(to, |(number, _)| *number)),
+        })
+    }
+
+    fn lacks(&self, block: Option<u64>, since: Time) -> bool {
+        let end = self.shape.end(block);
         let mut gaps = self.whole.gaps(0, u64::from(end)).peekable();
         if gaps.peek().is_none() {
             return false;
         }
         let mut known = self.requested.blocks(since);
         gaps.any(|(from, to)| {
-            for (number, block) in self.blocks.range(from as u32..to as u32) {
+            for (number, block) in self.parts.range(from as u32..to as u32) {
                 if block.is_due(since) {
                     return true;
                 }
@@ -75,207 +258,100 @@ impl Incoming {
         })
     }
 
-    /// Requests everything missing before `block`, as the reference library does: enough parity, or
-    /// segments themselves where parity does not suffice. Skips segments requested after `since`,
-    /// here or by others. Where items have a price, blocks are requested by count instead of lists.
-    /// Returns `false` if the message was too short.
-    pub(crate) fn request(
+    /// Requests blocks. Returns `false` if there was no room for all.
+    fn request(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        scheme: Scheme,
+        object: u16,
         block: Option<u64>,
-        (now, since, price): (Time, Time, ItemPrice),
+        round: RequestRound,
     ) -> bool {
-        if self.state != State::Receiving {
-            return true;
-        }
-        self.requested.forget_before(since);
-        if self.requested.is_all_requested() {
-            self.all_requested(now);
-            return true;
-        }
-        let object = self.number();
-        let is_info_due = !self.requested.has_info(since);
-        let Some(shape) = self.shape.clone() else {
-            return !is_info_due || self.request_all(writer, scheme, now);
-        };
-        if self.lacks_info() && is_info_due {
-            let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
-            let is_requested = self.requested.is_info_requested();
-            if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
+        let covered = self.requested.covered(round.since);
+        let end = self.shape.end(block);
+        let (mut at, mut left) = (0, WORK_MAX);
+        while let Some(missing) = self.next_missing(at, end) {
+            let went = match missing {
+                Missing::Run(first, end) => {
+                    self.request_blocks(writer, object, (first, end), &covered, round.now)
+                }
+                Missing::Part(number) => {
+                    self.can_examine(number, round.since, &mut left)
+                        && self.request_part(writer, object, number, round)
+                }
+            };
+            if !went {
                 return false;
             }
-            self.requested.note_info(now);
-        }
-        if self.is_info_only {
-            return true;
-        }
-        let end = last_digest(block, shape.partition.blocks());
-        if is_info_due && !self.request_digests(writer, &shape, end, now) {
-            return false;
-        }
-        if let Some(stream) = self.stream.as_mut() {
-            let (fec, block_len) = (shape.scheme, shape.fti.block_len);
-            let id = |block, symbol| shape.coding.payload_id(block_len, block, symbol);
-            let position = |block, symbol| Position { fec, object, id: id(block, symbol) };
-            return stream.request(writer, position, (now, since));
-        }
-        let blocks = shape.partition.blocks();
-        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
-        let covered = self.requested.covered(since);
-        let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
-        let mut left = WORK_MAX;
-        for (from, to) in gaps {
-            let (mut at, to) = (from as u32, to as u32);
-            while at < to {
-                let part = self.blocks.range(at..to).next().map(|(number, _)| *number);
-                if !part.is_none_or(|part| self.can_examine(&shape, part, since, &mut left)) {
-                    return false;
-                }
-                let empty = (at, part.unwrap_or(to));
-                if !self.request_blocks(writer, &shape, empty, &covered, now)
-                    || !part.is_none_or(|part| {
-                        self.request_part(writer, &shape, part, (now, since, price))
-                    })
-                {
-                    return false;
-                }
-                at = part.map_or(to, |part| part + 1);
-            }
+            at = missing.end();
         }
         true
     }
 
     /// Whether the work of a message suffices for a block: `left` segments.
-    fn can_examine(&self, shape: &Shape, number: u32, since: Time, left: &mut u32) -> bool {
-        let cost = match self.blocks.get(&number).is_some_and(|block| block.is_due(since)) {
-            true => u32::from(shape.partition.block_len(number)),
-            false => 0,
-        };
+    fn can_examine(&self, number: u32, since: Time, left: &mut u32) -> bool {
+        let is_due = self.parts.get(&number).is_some_and(|block| block.is_due(since));
+        let cost = if is_due { self.block_len(number).into() } else { 0 };
         let is_enough = cost <= *left;
         *left = left.saturating_sub(cost);
         is_enough
-    }
-
-    /// Requests an object of which nothing is known.
-    fn request_all(&mut self, writer: &mut RequestWriter<'_>, scheme: Scheme, now: Time) -> bool {
-        let item = Position { fec: scheme, object: self.number(), id: first_id(scheme) };
-        // Coded objects always have NORM_INFO.
-        let may_resume = self.journal.may_resume && is_long(scheme);
-        let flags = match self.is_info_only || may_resume {
-            true => RequestFlags::INFO,
-            false => RequestFlags::OBJECT | RequestFlags::INFO,
-        };
-        let went = writer.item(flags, item).is_ok();
-        if went {
-            self.requested.note_info(now);
-        }
-        went
-    }
-
-    /// Requests NORM_INFO with the digests of complete blocks before `end`. Returns `false` if there
-    /// was no room.
-    fn request_digests(
-        &mut self,
-        writer: &mut RequestWriter<'_>,
-        shape: &Shape,
-        end: u32,
-        now: Time,
-    ) -> bool {
-        let (fec, object) = (shape.scheme, self.number());
-        let is_requested = self.requested.is_info_requested();
-        for block in self.digests.missing(end).take(DIGESTS_MAX) {
-            let item = Position { fec, object, id: shape_id(shape, block, 0) };
-            if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
-                return false;
-            }
-            self.requested.note_info(now);
-        }
-        true
     }
 
     /// Requests blocks without any received segment, unless `covered`.
     fn request_blocks(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        shape: &Shape,
+        object: u16,
         (first, end): (u32, u32),
         covered: &Ranges,
         now: Time,
     ) -> bool {
-        let (fec, object) = (shape.scheme, self.number());
-        let position = |block| Position { fec, object, id: shape_id(shape, block, 0) };
-        for (from, to) in covered.gaps(u64::from(first), u64::from(end)) {
-            let (from, to) = (from as u32, to as u32);
-            let went = if to - from > 2 {
-                let (first, last) = (position(from), position(to - 1));
-                writer.range(RequestFlags::BLOCK, first, last).is_ok()
-            } else {
-                (from..to).all(|block| writer.item(RequestFlags::BLOCK, position(block)).is_ok())
-            };
-            if !went {
+        let all = (u64::from(first), u64::from(end));
+        for run in covered.gaps(all.0, all.1) {
+            if !request_run(writer, run, |block| self.shape.position(object, block as u32, 0)) {
                 return false;
             }
-            self.requested.note_blocks((from, to), now);
+            self.requested.note_blocks(run, now);
         }
-        self.requested.count_others((first, end), now);
+        self.requested.count_others(all, now);
         true
-    }
-
-    /// Notes that another receiver requested the whole object.
-    fn all_requested(&mut self, now: Time) {
-        self.requested.note_info(now);
-        self.requested.note_blocks((0, u32::MAX), now);
-        for block in self.blocks.values_mut() {
-            block.requested_at = Some(now);
-        }
-    }
-
-    /// Notes that a part of a block arrived. Returns the time of the block's request if this is
-    /// the first part since then.
-    pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
-        let block = self.blocks.get_mut(&block)?;
-        let was_answered = std::mem::replace(&mut block.is_answered, true);
-        block.requested_at.filter(|_| !was_answered)
     }
 
     /// Requests the missing part of an incomplete block.
     fn request_part(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        shape: &Shape,
+        object: u16,
         number: u32,
-        (now, since, price): (Time, Time, ItemPrice),
+        round: RequestRound,
     ) -> bool {
-        let (fec, object) = (shape.scheme, self.number());
-        let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
-        let is_requested = self.requested.is_block_requested(number);
-        let Some(block) = self.blocks.get_mut(&number).filter(|block| block.is_due(since)) else {
+        let RequestRound { now, since, price } = round;
+        let shape = &self.shape;
+        let position = |symbol| shape.position(object, number, symbol);
+        let is_requested = self.requested.is_block_requested(number.into());
+        let Some(block) = self.parts.get_mut(&number).filter(|block| block.is_due(since)) else {
             return true;
         };
         let block_len = shape.partition.block_len(number);
-        let wanted = block.wanted(
-            block_len,
-            (shape.coding.parity(), shape.coding.is_long()),
-            shape.room.usable,
-        );
+        let parity = (shape.coding.parity, shape.coding.is_long());
+        let wanted = block.wanted(block_len, parity, shape.room.usable);
         if !is_requested && !block.is_requested(&wanted, block_len) {
             let is_parity = wanted.first().is_some_and(|(first, _)| *first >= block_len);
             let count = u16::try_from(len_of(&wanted)).unwrap_or(u16::MAX);
             let is_first = writer.is_empty();
-            let mut went = match is_parity && count > 1 && price.counts() {
-                true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
-                false => request_symbols(writer, &wanted, position),
+            let mut went = if is_parity && count > 1 && price.counts() {
+                writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok()
+            } else {
+                request_symbols(writer, &wanted, position)
             };
             // A message without room for a range has room for an item: the count, or the first of
             // the list. The rest is requested in the next round.
             if !went && is_first {
-                went = writer.is_empty()
-                    && match is_parity {
-                        true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
-                        false => writer.item(RequestFlags::SEGMENT, position(wanted[0].0)).is_ok(),
-                    }
-                    || !writer.is_empty();
+                went = !writer.is_empty()
+                    || if is_parity {
+                        writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok()
+                    } else {
+                        writer.item(RequestFlags::SEGMENT, position(wanted[0].0)).is_ok()
+                    };
             }
             if !went {
                 return false;
@@ -285,62 +361,30 @@ impl Incoming {
         true
     }
 
-    /// Notes a request of another receiver for the range from `first` to `last`.
-    pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
-        let flags = request.flags;
-        if flags.contains(RequestFlags::OBJECT) {
-            self.requested.note_all_by_others();
-            return;
-        }
-        if flags.contains(RequestFlags::INFO) {
-            self.requested.note_info_by_others();
-        }
-        if let Some(stream) = self.stream.as_mut() {
-            stream.on_others(request, first, last);
-            return;
-        }
-        if flags.contains(RequestFlags::BLOCK) {
-            self.requested.note_blocks_by_others(first.id.block, last.id.block.max(first.id.block));
-            return;
-        }
-        let Some(shape) = self.shape.as_ref().filter(|_| flags.contains(RequestFlags::SEGMENT))
-        else {
-            return;
-        };
-        let Some(block) = self.blocks.get_mut(&first.id.block) else { return };
-        let block_len = shape.partition.block_len(first.id.block);
-        let end = block_len.saturating_add(shape.coding.parity());
-        let symbols = match request.form {
-            // Here the symbol number holds a count.
-            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
-            Form::Items | Form::Ranges | Form::Other(_) => {
-                first.id.symbol..last.id.symbol.saturating_add(1)
-            }
-        };
-        for symbol in symbols.start..symbols.end.min(end) {
-            block.by_others.insert(symbol);
-        }
-    }
-
-    /// Forgets the requests of others when a new round begins.
-    pub(crate) fn forget_others(&mut self) {
-        self.requested.forget_others();
-        if let Some(stream) = self.stream.as_mut() {
-            stream.forget_others();
-        }
-        for block in self.blocks.values_mut() {
-            block.by_others = Bits::new();
+    /// Notes a request of another receiver.
+    fn on_others(&mut self, request: &Request<'_>, first: Position, last: Position) {
+        let (block, end) = (first.id.block, last.id.block.max(first.id.block));
+        if request.flags.contains(RequestFlags::BLOCK) {
+            self.requested.note_blocks_by_others((block.into(), u64::from(end) + 1));
+        } else if request.flags.contains(RequestFlags::SEGMENT)
+            && let Some(part) = self.parts.get_mut(&block)
+        {
+            let lens = (self.shape.partition.block_len(block), self.shape.coding.parity);
+            part.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
         }
     }
 }
 
-/// End of the blocks whose digests should have arrived before `block`. The digest of a block
-/// arrives with the block behind it.
-fn last_digest(block: Option<u64>, blocks: u32) -> u32 {
-    match block {
-        Some(block) if block < u64::from(blocks) => (block as u32).saturating_sub(1),
-        Some(_) | None => blocks,
+/// Requests the blocks from `first` to before `end`. Returns `false` if there was no room.
+pub(super) fn request_run(
+    writer: &mut RequestWriter<'_>,
+    (first, end): (u64, u64),
+    position: impl Fn(u64) -> Position,
+) -> bool {
+    if end - first > 2 {
+        return writer.range(RequestFlags::BLOCK, position(first), position(end - 1)).is_ok();
     }
+    (first..end).all(|block| writer.item(RequestFlags::BLOCK, position(block)).is_ok())
 }
 
 /// Requests runs of segments. Returns `false` if there was no room for all.
@@ -355,8 +399,4 @@ pub(super) fn request_symbols(
         }
         (first..=last).all(|symbol| writer.item(RequestFlags::SEGMENT, position(symbol)).is_ok())
     })
-}
-
-pub(super) fn shape_id(shape: &Shape, block: u32, symbol: u16) -> crate::message::PayloadId {
-    shape.coding.payload_id(shape.partition.block_len(block), block, symbol)
 }

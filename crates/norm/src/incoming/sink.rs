@@ -13,8 +13,6 @@ use crate::core::{Core, Job, Task};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Store {
-    /// Nothing is known about the object yet.
-    None,
     /// In memory: the object is not a file.
     Memory,
     /// Nothing has to be written to the object's file yet.
@@ -61,33 +59,27 @@ pub(super) struct Sink {
     stored: Option<FileName>,
     /// Number in the name of the working file.
     number: u64,
+    /// Whether the sender is unconfirmed: it causes no file.
+    is_held: bool,
 }
 
 impl Sink {
-    pub(super) fn new(handle: Handle) -> Self {
+    /// Chooses a file or memory. If `is_held`, no file is opened yet.
+    pub(super) fn new(handle: Handle, is_file: bool, is_held: bool) -> Self {
         Self {
             handle,
-            store: Store::None,
+            store: if is_file { Store::Unopened } else { Store::Memory },
             parked: VecDeque::new(),
             writes: 0,
             data: BTreeMap::new(),
             stored: None,
             number: 0,
+            is_held,
         }
-    }
-
-    /// Handle of the session.
-    pub(super) fn handle(&self) -> Handle {
-        self.handle
     }
 
     pub(super) fn memory(&self) -> usize {
         self.data.values().map(|part| part.len() + PIECE_COST).sum()
-    }
-
-    /// Decides between a file and memory.
-    pub(super) fn begin(&mut self, is_file: bool) {
-        self.store = if is_file { Store::Unopened } else { Store::Memory };
     }
 
     pub(super) fn is_memory(&self) -> bool {
@@ -143,21 +135,22 @@ impl Sink {
 
     /// Notes that the sender is confirmed.
     pub(super) fn show(&mut self, core: &mut Core) {
+        self.is_held = false;
         if self.store == Store::Unopened && !self.parked.is_empty() {
             self.open(core);
         }
     }
 
     /// Stores bytes at their offset. No file is opened for an unconfirmed sender.
-    pub(super) fn put(&mut self, core: &mut Core, start: u64, bytes: Bytes, is_held: bool) {
-        if self.store == Store::Unopened && !is_held {
+    pub(super) fn put(&mut self, core: &mut Core, start: u64, bytes: Bytes) {
+        if self.store == Store::Unopened && !self.is_held {
             self.open(core);
         }
         match self.store {
             Store::Memory => {
                 self.data.insert(start, bytes);
             }
-            Store::Opening(_) | Store::Unopened | Store::None => {
+            Store::Opening(_) | Store::Unopened => {
                 core.shared.room.unwritten += bytes.len() + PIECE_COST;
                 self.parked.push_back(Parked::Write(start, bytes));
             }
@@ -170,8 +163,8 @@ impl Sink {
     }
 
     /// Recovers a block after the writes so far.
-    pub(super) fn work(&mut self, core: &mut Core, block: u32, work: Work, is_held: bool) {
-        if self.store == Store::Unopened && !is_held {
+    pub(super) fn work(&mut self, core: &mut Core, block: u32, work: Work) {
+        if self.store == Store::Unopened && !self.is_held {
             self.open(core);
         }
         match self.store {
@@ -179,7 +172,7 @@ impl Sink {
                 self.parked.push_back(Parked::Work(block, work));
             }
             Store::Open(_, file) => self.start(core, file, block, work),
-            Store::None | Store::Memory | Store::Closed(_) | Store::Gone => {}
+            Store::Memory | Store::Closed(_) | Store::Gone => {}
         }
     }
 
@@ -225,7 +218,7 @@ impl Sink {
                 core.shared.sync(self.handle, *file);
                 return Finish::Syncs;
             }
-            Store::Open(..) | Store::Opening(_) | Store::Closed(_) | Store::None | Store::Gone => {}
+            Store::Open(..) | Store::Opening(_) | Store::Closed(_) | Store::Gone => {}
         }
         Finish::Waits
     }
@@ -282,7 +275,7 @@ impl Sink {
                 core.doomed.insert(self.handle, name);
             }
             Store::Closed(name) => self.deny(core, name),
-            Store::None | Store::Memory | Store::Unopened | Store::Gone => {}
+            Store::Memory | Store::Unopened | Store::Gone => {}
         }
     }
 

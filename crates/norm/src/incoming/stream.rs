@@ -6,22 +6,20 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::Time;
-use session::ranges::Ranges;
 
 use super::pieces::{Contradiction, Pieces};
-use super::requests::request_symbols;
+use super::requests::{request_run, request_symbols};
 use super::{
-    Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
-    State,
+    Block, Core, Failure, Indication, Limit, ObjectId, Outcome, PIECE_COST, Piece, RequestRound,
+    Shape,
 };
 use crate::bits::Bits;
-use crate::config::{Join, Limits};
-use crate::indication::Piece;
+use crate::config::Join;
 use crate::message::{
-    Data, Form, Fti, PayloadId, Position, Request, RequestFlags, RequestWriter, STREAM_HEADER_LEN,
-    Scheme, StreamHeader,
+    Data, PayloadId, Position, Request, RequestFlags, RequestWriter, STREAM_HEADER_LEN,
+    StreamHeader,
 };
-use crate::requested::OTHERS_MAX;
+use crate::requested::Requested;
 
 /// Segment of a stream, with an unwrapped block number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,10 +31,9 @@ struct Place {
 /// Stream being received.
 #[derive(Debug)]
 pub(super) struct Stream {
+    id: ObjectId,
+    pub(super) shape: Shape,
     block_len: u16,
-    parity: u16,
-    /// Number of parity segments used in a block.
-    usable: u16,
     /// Bytes of a coded segment.
     symbol_len: usize,
     /// Largest block number in messages, after which numbers wrap.
@@ -47,15 +44,11 @@ pub(super) struct Stream {
     /// Next segment to deliver; `None` until the first is known.
     next: Option<Place>,
     /// Highest block number received.
-    newest: u64,
+    pub(super) newest: u64,
     /// Position of the sender: all earlier segments are known to have been sent.
     through: Place,
     blocks: BTreeMap<u64, Part>,
-    /// Requested blocks without any received segment: first, end (exclusive), and time of the
-    /// request.
-    requested: Vec<(u64, u64, Time)>,
-    /// Blocks requested by others.
-    by_others: Ranges,
+    requested: Requested,
     pieces: Pieces,
 }
 
@@ -68,28 +61,34 @@ struct Part {
 }
 
 impl Stream {
-    fn new(fti: &Fti, coding: &Coding, limits: &Limits) -> Option<Self> {
+    /// Stream of this shape; an error if there is no room for its blocks.
+    pub(super) fn new(core: &mut Core, id: ObjectId, shape: Shape) -> Result<Self, Failure> {
+        let (fti, limits) = (shape.fti, &core.config.limits);
         let symbol_len = STREAM_HEADER_LEN + usize::from(fti.segment_size);
         let block = u64::from(fti.block_len) * u64::from(fti.segment_size);
-        let mask = coding.scheme().block_mask(16);
+        let mask = shape.scheme.block_mask(16);
         let most = u64::from(mask / 4).max(2);
-        let kept = fti.object_size.checked_div(block)?.clamp(1, most);
         let window = limits.stream / (usize::from(fti.block_len) * symbol_len).max(1);
-        let window = window.min(limits.repairs);
-        (window > 0).then(|| Self {
+        let window = window.min(limits.repairs) as u64;
+        let kept = fti.object_size.checked_div(block).filter(|_| window > 0);
+        let Some(kept) = kept.map(|kept| kept.clamp(1, most)) else {
+            core.user.limit_reached(Limit::Stream);
+            return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
+        };
+        let room = shape.coding.room(fti.block_len, symbol_len, limits.coding_work);
+        Ok(Self {
+            id,
+            shape: Shape { room, ..shape },
             block_len: fti.block_len,
-            parity: coding.parity(),
-            usable: coding.parity_most(fti.block_len, limits.coding_work),
             symbol_len,
             mask,
             kept,
-            window: kept.min(window as u64),
+            window: kept.min(window),
             next: None,
             newest: 0,
             through: Place::default(),
             blocks: BTreeMap::new(),
-            requested: Vec::new(),
-            by_others: Ranges::new(),
+            requested: Requested::default(),
             pieces: Pieces::default(),
         })
     }
@@ -97,17 +96,15 @@ impl Stream {
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
         // Readable bytes are accounted for where written ones are.
-        let requested =
-            self.requested.capacity() * size_of::<(u64, u64, Time)>() + self.by_others.len() * 32;
-        blocks.sum::<usize>() + requested + size_of::<Self>()
+        blocks.sum::<usize>() + self.requested.memory() + size_of::<Self>()
     }
 
     pub(super) fn delivered(&self) -> u64 {
-        self.pieces.appended()
+        self.pieces.appended
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        !self.pieces.has_gap()
+        !self.pieces.has_gap
     }
 
     /// Unwraps the block number of a message relative to the newest block.
@@ -144,7 +141,7 @@ impl Stream {
 
     /// Blocks that may be incomplete and for which there is room.
     fn expected(&self) -> std::ops::Range<u64> {
-        let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) else { return 0..0 };
+        let Some(next) = self.next.filter(|_| !self.pieces.has_ended) else { return 0..0 };
         let end = self.through.block + u64::from(self.through.symbol > 0);
         next.block..end.min(next.block + self.window).max(next.block)
     }
@@ -163,7 +160,8 @@ impl Stream {
             return have.gaps(from..self.through.symbol).collect();
         }
         part.map_or(Vec::new(), |part| {
-            part.block.wanted(self.block_len, (self.parity, false), self.usable)
+            let parity = (self.shape.coding.parity, false);
+            part.block.wanted(self.block_len, parity, self.shape.room.usable)
         })
     }
 
@@ -173,18 +171,9 @@ impl Stream {
         (self.expected().contains(&block) && !self.blocks.contains_key(&block)).then_some(block)
     }
 
-    /// Blocks without any received segment that were requested after `since`.
-    fn requested_since(&self, since: Time) -> Ranges {
-        let mut ranges = Ranges::new();
-        for (first, end, _) in self.requested.iter().filter(|(_, _, at)| *at > since) {
-            ranges.insert(*first, *end);
-        }
-        ranges
-    }
-
     /// Whether anything missing was not requested after `since`.
     pub(super) fn lacks(&self, since: Time) -> bool {
-        let (expected, known) = (self.expected(), self.requested_since(since));
+        let (expected, known) = (self.expected(), self.requested.blocks(since));
         let is_due = |tail: &u64| !known.contains(*tail) && !self.wanted(*tail, None).is_empty();
         let tail = self.tail();
         if tail.as_ref().is_some_and(is_due) {
@@ -203,20 +192,23 @@ impl Stream {
         known.gaps(at, tail.unwrap_or(expected.end)).next().is_some()
     }
 
+    fn position(&self, object: u16, block: u64, symbol: u16) -> Position {
+        let Shape { scheme, coding, .. } = &self.shape;
+        let id = coding.payload_id(self.block_len, self.wire(block), symbol);
+        Position { fec: *scheme, object, id }
+    }
+
     /// Requests everything missing. Returns `false` if there was no room for all.
     pub(super) fn request(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        position: impl Fn(u32, u16) -> Position,
-        (now, since): (Time, Time),
+        object: u16,
+        RequestRound { now, since, .. }: RequestRound,
     ) -> bool {
-        self.requested.retain(|(_, _, at)| *at > since);
+        self.requested.forget_before(since);
         let (expected, tail) = (self.expected(), self.tail());
-        let mut covered = self.requested_since(since);
-        let tail_due = tail.filter(|tail| !covered.contains(*tail));
-        for (first, end) in self.by_others.iter() {
-            covered.insert(first, end);
-        }
+        let tail_due = tail.filter(|tail| !self.requested.blocks(since).contains(*tail));
+        let mut covered = self.requested.covered(since);
         let mut parts = Vec::new();
         for (number, part) in self.blocks.range(expected.clone()) {
             covered.insert(*number, number + 1);
@@ -230,37 +222,31 @@ impl Stream {
         let mut empty = empty.into_iter().peekable();
         for number in parts {
             while let Some(run) = empty.next_if(|(first, _)| *first < number) {
-                if !self.request_blocks(writer, &position, run, now) {
+                if !self.request_blocks(writer, object, run, now) {
                     return false;
                 }
             }
-            if !self.request_part(writer, &position, number, now) {
+            if !self.request_part(writer, object, number, now) {
                 return false;
             }
         }
-        empty.all(|run| self.request_blocks(writer, &position, run, now))
+        empty.all(|run| self.request_blocks(writer, object, run, now))
     }
 
     fn request_blocks(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        position: &impl Fn(u32, u16) -> Position,
+        object: u16,
         (mut first, end): (u64, u64),
         now: Time,
     ) -> bool {
         while first < end {
             // A range must not wrap.
             let stop = end.min((first | u64::from(self.mask)) + 1);
-            let item = |number: u64| position(self.wire(number), 0);
-            let went = if stop - first > 2 {
-                writer.range(RequestFlags::BLOCK, item(first), item(stop - 1)).is_ok()
-            } else {
-                (first..stop).all(|number| writer.item(RequestFlags::BLOCK, item(number)).is_ok())
-            };
-            if !went {
+            if !request_run(writer, (first, stop), |number| self.position(object, number, 0)) {
                 return false;
             }
-            self.requested.push((first, stop, now));
+            self.requested.note_blocks((first, stop), now);
             first = stop;
         }
         true
@@ -269,21 +255,21 @@ impl Stream {
     fn request_part(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        position: &impl Fn(u32, u16) -> Position,
+        object: u16,
         number: u64,
         now: Time,
     ) -> bool {
         let part = self.blocks.get(&number);
         let wanted = self.wanted(number, part);
-        let is_requested = self.by_others.contains(number)
+        let is_requested = self.requested.is_block_requested(number)
             || part.is_some_and(|part| part.block.is_requested(&wanted, self.block_len));
-        let wire = self.wire(number);
-        if !is_requested && !request_symbols(writer, &wanted, |symbol| position(wire, symbol)) {
+        let position = |symbol| self.position(object, number, symbol);
+        if !is_requested && !request_symbols(writer, &wanted, position) {
             return false;
         }
         match self.blocks.get_mut(&number) {
             Some(part) => part.block.requested_at = Some(now),
-            None => self.requested.push((number, number + 1, now)),
+            None => self.requested.note_blocks((number, number + 1), now),
         }
         true
     }
@@ -296,29 +282,17 @@ impl Stream {
             let (start, expected) = (self.unwrap(from), self.expected());
             let end = (start + u64::from(count) + 1).min(expected.end);
             let start = start.max(expected.start);
-            if self.by_others.len() < OTHERS_MAX || !self.by_others.would_add_range(start, end) {
-                self.by_others.insert(start, end);
-            }
+            self.requested.note_blocks_by_others((start, end));
             return;
         }
-        let number = self.unwrap(from);
-        let block_len = self.block_len;
-        let end = block_len.saturating_add(self.parity);
-        let Some(part) = self.blocks.get_mut(&number) else { return };
-        let symbols = match request.form {
-            // Here the symbol number holds a count.
-            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
-            Form::Items | Form::Ranges | Form::Other(_) => {
-                first.id.symbol..last.id.symbol.saturating_add(1)
-            }
-        };
-        for symbol in symbols.start..symbols.end.min(end) {
-            part.block.by_others.insert(symbol);
+        let (number, lens) = (self.unwrap(from), (self.block_len, self.shape.coding.parity));
+        if let Some(part) = self.blocks.get_mut(&number) {
+            part.block.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
         }
     }
 
     pub(super) fn forget_others(&mut self) {
-        self.by_others = Ranges::new();
+        self.requested.forget_others();
         for part in self.blocks.values_mut() {
             part.block.by_others = Bits::new();
         }
@@ -327,12 +301,12 @@ impl Stream {
     /// Whether all segments up to and including this one were delivered.
     pub(super) fn has_through(&self, id: PayloadId) -> bool {
         let place = Place { block: self.unwrap(id.block), symbol: id.symbol };
-        self.next.is_some_and(|next| next > place) || self.pieces.has_ended()
+        self.next.is_some_and(|next| next > place) || self.pieces.has_ended
     }
 
     /// Delivers the next segments in order.
     fn deliver(&mut self, core: &mut Core) -> Result<(), Contradiction> {
-        while let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) {
+        while let Some(next) = self.next.filter(|_| !self.pieces.has_ended) {
             let Some(part) = self.blocks.get(&next.block) else { break };
             if !part.block.have.contains(next.symbol) && !part.is_whole {
                 break;
@@ -363,14 +337,12 @@ impl Stream {
         if let Some(part) = self.blocks.remove(&number) {
             core.assembling -= part.block.cost;
         }
-        self.by_others.remove(number, number + 1);
     }
 
     /// Skips to a block because the sender dropped everything before; received segments in between
     /// are delivered.
     fn skip_to(&mut self, core: &mut Core, block: u64) -> Result<(), Contradiction> {
-        while let Some(next) =
-            self.next.filter(|next| next.block < block && !self.pieces.has_ended())
+        while let Some(next) = self.next.filter(|next| next.block < block && !self.pieces.has_ended)
         {
             let is_here = self
                 .blocks
@@ -385,8 +357,7 @@ impl Stream {
                 self.next = Some(Place { block: next, symbol: 0 });
             }
         }
-        self.requested.retain(|(_, end, _)| *end > block);
-        self.by_others.remove(0, block);
+        self.requested.forget_blocks(block);
         self.deliver(core)
     }
 
@@ -412,210 +383,133 @@ impl Stream {
         }
         self.pieces.clear(core);
     }
-}
-
-impl Incoming {
-    /// Learns the partition of a stream.
-    pub(super) fn learn_stream(
-        &mut self,
-        core: &mut Core,
-        (flags, scheme): (Flags, Scheme),
-        fti: Fti,
-        (coding, partition): (Coding, Partition),
-    ) -> Result<(), Failure> {
-        let Some(stream) = Stream::new(&fti, &coding, &core.config.limits) else {
-            core.user.limit_reached(Limit::Stream);
-            return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
-        };
-        let work = core.config.limits.coding_work;
-        let room = coding.room(fti.block_len, stream.symbol_len, work);
-        self.shape = Some(Shape { scheme, fti, partition, coding, room });
-        self.flags = flags;
-        self.stream = Some(Box::new(stream));
-        self.show(core);
-        core.user.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
-        Ok(())
-    }
-
-    pub(crate) fn is_stream(&self) -> bool {
-        self.stream.is_some()
-    }
-
-    /// Whether everything known to have been sent has arrived, of an object that may never end.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| !stream.lacks(Time::MAX)) && !self.lacks_info()
-    }
-
-    /// Unwraps the sender's block number.
-    pub(crate) fn reached(&self, block: u32) -> u64 {
-        self.stream.as_ref().map_or(u64::from(block), |stream| stream.newest)
-    }
-
-    /// Whether the stream was delivered up to and including this segment.
-    pub(crate) fn has_through(&self, id: PayloadId) -> bool {
-        let is_here = |stream: &Stream| stream.has_through(id);
-        self.state == State::Receiving
-            && self.stream.as_deref().is_some_and(is_here)
-            && !self.lacks_info()
-    }
 
     /// Notes that this is the sender's last segment so far.
-    pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
-        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.pieces.has_ended()) else {
+    pub(super) fn on_flush(&mut self, core: &Core, id: PayloadId) {
+        if self.pieces.has_ended {
             return;
-        };
-        let block = stream.note_block(id.block, core.config.receiver.streams);
+        }
+        let block = self.note_block(id.block, core.config.receiver.streams);
         let symbol = id.symbol.saturating_add(1);
-        let place = if symbol >= stream.block_len {
-            Place { block: block + 1, symbol: 0 }
-        } else {
-            Place { block, symbol }
-        };
+        let is_last = symbol >= self.block_len;
         // If an earlier message named a later segment, either that was damaged, or this one is late
         // and the next corrects it.
-        stream.through = place;
+        self.through =
+            if is_last { Place { block: block + 1, symbol: 0 } } else { Place { block, symbol } };
     }
 
     /// Notes that the sender dropped all blocks before this one.
-    pub(crate) fn prune(&mut self, core: &mut Core, id: PayloadId) {
-        let Some(stream) = self.stream.as_mut() else { return };
-        let Some(next) = stream.next else { return };
-        let block = stream.unwrap(id.block);
+    pub(super) fn prune(&mut self, core: &mut Core, id: PayloadId) -> Outcome {
+        let Some(next) = self.next else { return Outcome::Taken };
+        let block = self.unwrap(id.block);
         // The sender still has something; the block must not be far ahead of those received.
-        if block <= next.block || block > stream.newest + stream.kept {
-            return;
+        if block <= next.block || block > self.newest + self.kept {
+            return Outcome::Taken;
         }
-        let result = stream.skip_to(core, block);
-        self.delivered(core, &result);
+        let result = self.skip_to(core, block);
+        self.on_delivered(core, &result)
     }
 
-    /// Processes a segment of a stream. Returns `false` if room must be made for its block.
-    pub(super) fn on_stream_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
-        let (Some(shape), Some(stream)) = (&self.shape, self.stream.as_mut()) else { return true };
-        let (symbol, len) = (data.id.symbol, data.payload.len());
-        let is_source = symbol < stream.block_len;
-        let fits = u32::from(symbol) < u32::from(stream.block_len) + u32::from(shape.fti.parity)
-            && (1..=stream.symbol_len).contains(&len)
+    /// Processes a segment.
+    pub(super) fn on_data(&mut self, core: &mut Core, data: &Data<'_>) -> Outcome {
+        let (shape, symbol, len) = (&self.shape, data.id.symbol, data.payload.len());
+        let is_source = symbol < self.block_len;
+        let fits = u32::from(symbol) < u32::from(self.block_len) + u32::from(shape.fti.parity)
+            && (1..=self.symbol_len).contains(&len)
             && (!is_source || StreamHeader::decode(data.payload).is_ok());
         if shape.scheme != data.fec || !fits {
-            self.contradict(core);
-            return true;
+            return Outcome::Misplaced;
         }
-        if !is_source && stream.usable == 0 {
+        if !is_source && shape.room.usable == 0 {
             core.stats.data_dropped += 1;
-            return true;
+            return Outcome::Taken;
         }
-        if core.shared.room.unwritten > core.config.limits.buffers.write_buffer {
-            core.stats.data_dropped += 1;
-            core.user.limit_reached(Limit::WriteBuffer);
-            return true;
+        if !core.admit_write() {
+            return Outcome::Taken;
         }
-        let number = stream.note_block(data.id.block, core.config.receiver.streams);
-        stream.through = stream.through.max(Place { block: number, symbol: 0 });
-        let Some(next) = stream.next else { return true };
-        if number < next.block || stream.pieces.has_ended() {
+        let number = self.note_block(data.id.block, core.config.receiver.streams);
+        self.through = self.through.max(Place { block: number, symbol: 0 });
+        let Some(next) = self.next else { return Outcome::Taken };
+        if number < next.block || self.pieces.has_ended {
             core.stats.duplicate_data += 1;
-            return true;
+            return Outcome::Taken;
         }
-        if number - next.block >= stream.kept {
+        if number - next.block >= self.kept {
             // Blocks farther back were overwritten.
-            let result = stream.skip_to(core, number + 1 - stream.kept);
-            self.delivered(core, &result);
-            let Some(stream) = self.stream.as_mut() else { return true };
-            if stream.next.is_none_or(|next| number < next.block) || stream.pieces.has_ended() {
-                return true;
+            let result = self.skip_to(core, number + 1 - self.kept);
+            let outcome = self.on_delivered(core, &result);
+            let is_behind = self.next.is_none_or(|next| number < next.block);
+            if outcome == Outcome::Garbled || is_behind || self.pieces.has_ended {
+                return outcome;
             }
         }
         self.put(core, number, data)
     }
 
-    fn put(&mut self, core: &mut Core, number: u64, data: &Data<'_>) -> bool {
-        let (Some(shape), Some(stream)) = (&self.shape, self.stream.as_mut()) else { return true };
-        let (symbol, block_len, symbol_len) = (data.id.symbol, stream.block_len, stream.symbol_len);
-        if stream.next.is_none_or(|next| number - next.block >= stream.window) {
+    fn put(&mut self, core: &mut Core, number: u64, data: &Data<'_>) -> Outcome {
+        let (symbol, block_len) = (data.id.symbol, self.block_len);
+        if self.next.is_none_or(|next| number - next.block >= self.window) {
             core.stats.data_dropped += 1;
             core.user.limit_reached(Limit::Stream);
-            return true;
+            return Outcome::Taken;
         }
-        if !stream.room_for(core, number) {
-            return false;
+        if !self.room_for(core, number) {
+            return Outcome::NoRoom;
         }
-        let Some(part) = stream.blocks.get_mut(&number) else { return true };
+        let Some(part) = self.blocks.get_mut(&number) else { return Outcome::Taken };
         let block = &mut part.block;
-        if symbol >= block_len && block.parity.len() >= usize::from(stream.usable) {
+        if symbol >= block_len && block.parity.len() >= usize::from(self.shape.room.usable) {
             core.stats.data_dropped += 1;
-            return true;
+            return Outcome::Taken;
         }
         if part.is_whole || !block.have.insert(symbol) {
             core.stats.duplicate_data += 1;
-            return true;
+            return Outcome::Taken;
         }
-        if symbol < block_len {
-            block.make_place(symbol, block_len, symbol_len);
-            block.put_whole(symbol, symbol_len, data.payload);
-        } else if let Some(place) = block.free_place(block_len) {
-            block.put_whole(place, symbol_len, data.payload);
-            block.parity.insert(place, symbol);
-        }
+        block.add(symbol, block_len, self.symbol_len, data.payload);
         if block.have.len() >= u32::from(block_len) {
-            let how = (&shape.coding, shape.room);
-            if block.parity.is_empty() || Self::recover(core, how, block, block_len) {
-                part.is_whole = true;
-            } else {
-                core.stats.data_dropped += 1;
-            }
+            part.is_whole = block.parity.is_empty() || self.shape.recover(core, block, block_len);
+            core.stats.data_dropped += u64::from(!part.is_whole);
         }
-        let result = stream.deliver(core);
-        self.delivered(core, &result);
-        true
+        let result = self.deliver(core);
+        self.on_delivered(core, &result)
     }
 
-    /// Indicates readable data and the end of the stream.
-    fn delivered(&mut self, core: &mut Core, result: &Result<(), Contradiction>) {
+    /// Indicates readable data.
+    fn on_delivered(&mut self, core: &mut Core, result: &Result<(), Contradiction>) -> Outcome {
         if result.is_err() {
-            let why = "the sender contradicts itself about the stream's bytes";
-            self.fail(core, Failure::Settings(why.to_owned()));
-            return;
+            return Outcome::Garbled;
         }
-        let Some(stream) = self.stream.as_mut() else { return };
         core.user.limit_left(Limit::Stream);
-        if stream.pieces.announce() {
+        if self.pieces.announce() {
             core.user.indicate(Indication::Readable { id: self.id });
         }
-        self.check_ended(core);
+        Outcome::Completed
     }
 
-    fn check_ended(&mut self, core: &mut Core) {
-        let Some(stream) = self.stream.as_mut() else { return };
-        if self.state == State::Receiving && stream.pieces.has_ended() && stream.pieces.is_empty() {
-            stream.clear(core);
-            self.state = State::Done;
-            self.finished(core, Ok(()), None);
-        }
+    /// Whether the whole stream was read.
+    pub(super) fn is_read(&self) -> bool {
+        self.pieces.has_ended && self.pieces.is_empty()
     }
 
     /// Takes the next readable piece.
-    pub(crate) fn read(&mut self, core: &mut Core) -> Option<Piece> {
-        let stream = self.stream.as_mut()?;
-        let piece = stream.pieces.read(core);
+    pub(super) fn read(&mut self, core: &mut Core) -> Option<Piece> {
+        let piece = self.pieces.read(core);
         if piece.is_some() {
             core.user.limit_left(Limit::WriteBuffer);
         }
-        self.check_ended(core);
         piece
     }
 
     /// Makes room for a block by dropping the last block after it.
-    pub(super) fn make_stream_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
-        let Some(stream) = self.stream.as_mut() else { return false };
-        let before = before.map(|block| stream.unwrap(block));
-        let last = stream.blocks.keys().next_back().copied();
-        let Some(last) = last.filter(|last| before.is_none_or(|before| before < *last)) else {
-            return false;
-        };
-        let part = stream.blocks.get(&last);
-        core.stats.data_dropped += part.map_or(0, |part| u64::from(part.block.have.len()));
-        stream.drop_block(core, last);
+    pub(super) fn make_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
+        let before = before.map(|block| self.unwrap(block));
+        let last = self.blocks.last_key_value();
+        let last = last.filter(|(last, _)| before.is_none_or(|before| before < **last));
+        let Some((number, part)) = last else { return false };
+        core.stats.data_dropped += u64::from(part.block.have.len());
+        let number = *number;
+        self.drop_block(core, number);
         true
     }
 }

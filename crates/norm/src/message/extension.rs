@@ -77,6 +77,12 @@ impl<'a> Extensions<'a> {
         fields.iter().copied().chain(read)
     }
 
+    /// Returns the content of the first extension of a type.
+    #[must_use]
+    pub fn find(&self, kind: u8) -> Option<&'a [u8]> {
+        self.iter().find(|extension| extension.kind == kind).map(|extension| extension.value)
+    }
+
     /// Reads the rest of a header. Returns the content of the first extension of type `known`
     /// separately, and omits all of that type from the list.
     pub(super) fn read(

@@ -16,6 +16,9 @@ pub const FIELD_BITS_ASSUMED: u8 = 16;
 /// Maximum size of an object in bytes (the 48 bits of `object_size`).
 pub const OBJECT_SIZE_MAX: u64 = (1 << 48) - 1;
 
+/// Length of a payload ID that is one word of block and symbol, in bytes.
+const WORD: usize = 4;
+
 /// FEC scheme, the meaning of `fec_id` (RFC 5052, which also defines the registry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
@@ -143,7 +146,7 @@ impl Scheme {
             | Self::ReedSolomonM
             | Self::ReedSolomon8
             | Self::RaptorQ
-            | Self::Compact => Some(4),
+            | Self::Compact => Some(WORD),
             Self::SmallBlockSystematic => Some(8),
             Self::Other(_) => None,
         }
@@ -167,14 +170,10 @@ impl Scheme {
     /// wrap. Scheme 2 depends on `field_bits`; 0 if the layout is unknown.
     #[must_use]
     pub fn block_mask(self, field_bits: u8) -> u32 {
-        match self {
-            Self::SmallBlockSystematic => u32::MAX,
-            Self::NoCode
-            | Self::ReedSolomonM
-            | Self::ReedSolomon8
-            | Self::RaptorQ
-            | Self::Compact => u32::MAX >> self.symbol_bits(field_bits),
-            Self::Other(_) => 0,
+        match self.payload_id_len() {
+            Some(WORD) => u32::MAX >> self.symbol_bits(field_bits),
+            Some(_) => u32::MAX,
+            None => 0,
         }
     }
 
@@ -203,12 +202,8 @@ impl PayloadId {
         fec: Scheme,
         field_bits: u8,
     ) -> Result<Self, DecodeError> {
-        match fec {
-            Scheme::NoCode
-            | Scheme::ReedSolomonM
-            | Scheme::ReedSolomon8
-            | Scheme::RaptorQ
-            | Scheme::Compact => {
+        match fec.payload_id_len() {
+            Some(WORD) => {
                 let (bits, at) = (fec.symbol_bits(field_bits), reader.offset());
                 let word = reader.u32()?;
                 let Ok(symbol) = u16::try_from(word & ((1 << bits) - 1)) else {
@@ -216,14 +211,12 @@ impl PayloadId {
                 };
                 Ok(Self { block: word >> bits, symbol, block_len: None })
             }
-            Scheme::SmallBlockSystematic => {
+            Some(_) => {
                 let block = reader.u32()?;
                 let block_len = Some(reader.u16()?);
                 Ok(Self { block, symbol: reader.u16()?, block_len })
             }
-            Scheme::Other(_) => {
-                Err(DecodeError::invalid(reader.offset(), "the FEC scheme is not known"))
-            }
+            None => Err(DecodeError::invalid(reader.offset(), "the FEC scheme is not known")),
         }
     }
 
@@ -235,15 +228,8 @@ impl PayloadId {
         field_bits: u8,
     ) -> Result<(), EncodeError> {
         let Self { block, symbol, block_len } = self;
-        match (fec, block_len) {
-            (
-                Scheme::NoCode
-                | Scheme::ReedSolomonM
-                | Scheme::ReedSolomon8
-                | Scheme::RaptorQ
-                | Scheme::Compact,
-                None,
-            ) => {
+        match (fec.payload_id_len(), block_len) {
+            (Some(WORD), None) => {
                 let bits = fec.symbol_bits(field_bits);
                 if u32::from(symbol) >> bits != 0 {
                     return Err(EncodeError::TooLarge { field: "encoding_symbol_id" });
@@ -253,16 +239,16 @@ impl PayloadId {
                 }
                 writer.put(&(block << bits | u32::from(symbol)).to_be_bytes())
             }
-            (Scheme::SmallBlockSystematic, Some(block_len)) => {
+            (Some(WORD), Some(_)) => {
+                Err(EncodeError::Conflict("only scheme 129 carries the block length"))
+            }
+            (Some(_), Some(block_len)) => {
                 writer.put(&block.to_be_bytes())?;
                 writer.put(&block_len.to_be_bytes())?;
                 writer.put(&symbol.to_be_bytes())
             }
-            (Scheme::Other(_), _) => Err(EncodeError::Conflict("the FEC scheme is not known")),
-            (Scheme::SmallBlockSystematic, None) => {
-                Err(EncodeError::Conflict("scheme 129 requires the block length"))
-            }
-            (_, Some(_)) => Err(EncodeError::Conflict("only scheme 129 carries the block length")),
+            (Some(_), None) => Err(EncodeError::Conflict("scheme 129 requires the block length")),
+            (None, _) => Err(EncodeError::Conflict("the FEC scheme is not known")),
         }
     }
 }

@@ -22,7 +22,7 @@ impl CodedBlock {
     /// segments were sent, those that receivers name are sent again, and then all in turn: parity,
     /// and the source segments from the last to the first, because at receivers parity takes the
     /// places of the first ones missing, where source segments are of no more use.
-    pub(super) fn row(&self, (block_len, parity): (u16, u16)) -> Option<u16> {
+    pub(super) fn row(&self, block_len: u16, parity: u16) -> Option<u16> {
         if self.queued > 0 {
             return None;
         }
@@ -40,7 +40,7 @@ impl CodedBlock {
 
 impl Coded {
     /// Notes that a segment was sent again, if receivers can request it meanwhile.
-    fn repeated(&mut self, number: u64, (block, symbol): (u32, u16)) {
+    fn note_repeated(&mut self, number: u64, (block, symbol): (u32, u16)) {
         if self.is_one_way {
             return;
         }
@@ -56,7 +56,7 @@ impl Outgoing {
     /// the next ones.
     pub(super) fn send_again(&mut self, core: &mut Core, shape: &Shape, block: u32) -> Step {
         let block_len = shape.partition.block_len(block);
-        let (parity, all) = (u32::from(shape.coding.parity()), shape.symbols(block));
+        let (parity, all) = (u32::from(shape.coding.parity), shape.symbols(block));
         let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
         let Some(source) = self.source.as_mut() else { return Step::Enough };
         let more = state.goal.saturating_sub(state.sent_soon());
@@ -69,8 +69,7 @@ impl Outgoing {
             let Some(symbol) = named.or(in_turn).filter(|symbol| *symbol < block_len) else {
                 break;
             };
-            let start = shape.partition.segment_offset(block, symbol);
-            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            let (start, end) = shape.segment_span(block, symbol);
             if !source.request(start, end, core.config.limits.repairs) {
                 break;
             }
@@ -88,8 +87,13 @@ impl Outgoing {
     }
 
     /// Notes that a parity segment of a block was sent, maybe again.
-    pub(super) fn parity_went(&mut self, (block, symbol): (u32, u16), number: u64, shape: &Shape) {
-        let (parity, all) = (shape.coding.parity(), shape.symbols(block));
+    pub(super) fn on_parity_sent(
+        &mut self,
+        (block, symbol): (u32, u16),
+        number: u64,
+        shape: &Shape,
+    ) {
+        let (parity, all) = (shape.coding.parity, shape.symbols(block));
         let Some(state) = self.coded.blocks.get_mut(&block) else { return };
         if state.next_row < parity {
             state.next_row += 1;
@@ -100,7 +104,7 @@ impl Outgoing {
             true => state.named.remove(symbol),
             false => state.again = (state.again + 1) % all,
         }
-        self.coded.repeated(number, (block, symbol));
+        self.coded.note_repeated(number, (block, symbol));
     }
 
     /// Whether source segments of a block are queued to be sent again.
@@ -110,7 +114,7 @@ impl Outgoing {
 
     /// Notes that no source segments are queued any more. A segment that was also requested was
     /// queued once, and counted twice.
-    pub(super) fn repeats_end(&mut self) {
+    pub(super) fn end_repeats(&mut self) {
         let is_over = self.source.as_ref().is_none_or(|source| !source.has_repairs());
         while is_over && let Some(block) = self.coded.repeating.pop_first() {
             if self.coded.blocks.contains_key(&block) {
@@ -120,7 +124,7 @@ impl Outgoing {
     }
 
     /// Notes that a source segment was sent again.
-    pub(super) fn again_went(
+    pub(super) fn on_repeated(
         &mut self,
         (block, symbol): (u32, u16),
         number: u64,
@@ -128,9 +132,9 @@ impl Outgoing {
         shape: &Shape,
     ) {
         self.restore_state(block, shape.partition.block_len(block));
-        self.coded.went(block, number, at);
+        self.coded.on_sent(block, number, at);
         self.coded.change(block, |state| state.queued = state.queued.saturating_sub(1));
-        self.coded.repeated(number, (block, symbol));
+        self.coded.note_repeated(number, (block, symbol));
     }
 
     /// Notes the segments of a block that a receiver requests, if all parity of it was sent:
@@ -140,7 +144,7 @@ impl Outgoing {
         if named.len() == 0 || self.coded.named.len() >= NAMED_MAX {
             return;
         }
-        let (parity, block_len) = (shape.coding.parity(), shape.partition.block_len(block));
+        let (parity, block_len) = (shape.coding.parity, shape.partition.block_len(block));
         self.restore_state(block, block_len);
         let is_exhausted =
             self.coded.blocks.get(&block).is_some_and(|state| state.next_row >= parity);

@@ -59,7 +59,7 @@ impl Outgoing {
         let copies = digests.max(COPIES).max(needed);
         let gap = (segments / u64::from(copies)).max(APART).min(segments / u64::from(needed));
         self.coded.info_in_round(copies, gap.max(1));
-        self.info_turn.call();
+        self.info_turn.is_due = true;
         self.shape = Some(shape);
         true
     }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use engine::{StoreEffect, Time, Work};
-use session::path::Burst;
 use sha2::{Digest as _, Sha256};
 
 use super::carousel::Rounds;
@@ -12,7 +11,7 @@ use super::info::InfoSchedule;
 use super::parity::Windows;
 use super::runs::Runs;
 use super::states::Kept;
-use super::{Content, Core, Job, Outgoing, Shape, Task, Transmission, data_body};
+use super::{Content, Core, Job, Outgoing, Output, Shape, Task};
 use crate::bits::Bits;
 use crate::digest::{BlockDigest, DIGEST_LEN, DIGESTS_MAX, Digest, digest_of, first_bytes};
 use crate::endgame::{Ending, Observed, Terms};
@@ -62,7 +61,7 @@ pub(super) struct Coded {
     pub(super) repeats: VecDeque<(u64, u32, u16)>,
     info: InfoSchedule,
     pub(super) rounds: Rounds,
-    digests: Digests,
+    pub(super) digests: Digests,
     pub(super) windows: Windows,
     /// Whether the object will have long blocks.
     pub(super) is_wanted: bool,
@@ -77,9 +76,9 @@ pub(super) struct Coded {
 
 /// Digests of the blocks whose source segments were sent.
 #[derive(Debug, Default)]
-struct Digests {
+pub(super) struct Digests {
     /// Digest of the current block so far.
-    current: Sha256,
+    pub(super) current: Sha256,
     of: Vec<Digest>,
     /// Blocks whose digests receivers requested.
     wanted: Vec<u32>,
@@ -140,7 +139,7 @@ impl Coded {
     }
 
     /// Notes a segment sent in the message with this number. Returns whether NORM_INFO is due.
-    pub(super) fn went(&mut self, block: u32, number: u64, at: Time) -> bool {
+    pub(super) fn on_sent(&mut self, block: u32, number: u64, at: Time) -> bool {
         self.total += 1;
         let is_one_way = self.is_one_way;
         if !is_one_way {
@@ -153,7 +152,7 @@ impl Coded {
                 state.runs.sent(number, at);
             }
         });
-        self.info.is_due(self.total)
+        self.info.take_due(self.total)
     }
 
     /// Changes the state of a block.
@@ -178,18 +177,6 @@ impl Coded {
         }
     }
 
-    /// Computes the digest of an object of one block that is in memory.
-    fn digest_all(&mut self, data: &[u8]) {
-        if self.digests.of.is_empty() {
-            self.digests.of.push(digest_of(data));
-        }
-    }
-
-    /// Adds a source segment of the current block to its digest.
-    pub(super) fn digest(&mut self, data: &[u8]) {
-        self.digests.current.update(data);
-    }
-
     /// Digests of blocks that fit in `room` bytes: those of requested blocks, and of the newest.
     pub(super) fn digests(&self, room: usize) -> Vec<BlockDigest> {
         let wanted = &self.digests.wanted;
@@ -211,7 +198,7 @@ impl Coded {
     }
 
     /// Notes that NORM_INFO with `count` digests was sent.
-    pub(super) fn digests_went(&mut self, count: usize) {
+    pub(super) fn on_digests_sent(&mut self, count: usize) {
         let wanted = &mut self.digests.wanted;
         let requested = count.min(wanted.len());
         wanted.drain(..requested);
@@ -254,7 +241,7 @@ impl CodedBlock {
 impl Outgoing {
     /// Notes that the object will have long blocks. Its NORM_DATA then leaves out what NORM_INFO
     /// says. Without reports, `info_copies` is the number of copies of NORM_INFO that are needed.
-    pub(crate) fn will_be_coded(&mut self, info_copies: Option<u32>) {
+    pub(crate) fn set_coded(&mut self, info_copies: Option<u32>) {
         (self.coded.is_wanted, self.coded.is_one_way) = (true, info_copies.is_some());
         self.coded.info_copies = info_copies.unwrap_or(0);
     }
@@ -281,13 +268,11 @@ impl Outgoing {
     }
 
     /// Notes that a source segment was sent.
-    pub(super) fn source_went(&mut self, number: u64, at: Time, shape: &Shape) {
+    pub(super) fn on_source_sent(&mut self, number: u64, at: Time, shape: &Shape) {
         if self.coded.total == 0 && self.coded.is_one_way {
             self.coded.info = InfoSchedule::at_first(self.coded.info_copies, shape.symbol_len);
         }
-        if self.coded.went(self.at.block, number, at) {
-            self.info_turn.call();
-        }
+        self.info_turn.is_due |= self.coded.on_sent(self.at.block, number, at);
         self.bound_states(self.at.block);
         self.source_ends(shape);
     }
@@ -298,12 +283,12 @@ impl Outgoing {
         if self.at.symbol + 1 >= shape.partition.block_len(block) {
             self.coded.source_ends(block, block + 1 >= shape.partition.blocks());
             self.resume.pass(block);
-            self.info_turn.call();
+            self.info_turn.is_due = true;
         }
     }
 
     /// Prepares the parity of the current block if its source segments end soon.
-    pub(super) fn prepare_parity(&mut self, core: &mut Core, terms: &Terms, shape: &Shape) {
+    pub(super) fn prepare_parity(&mut self, out: &mut Output<'_, '_>, shape: &Shape) {
         let block = self.at.block;
         let block_len = shape.partition.block_len(block);
         let at = self.at.symbol;
@@ -312,11 +297,11 @@ impl Outgoing {
         if !is_due || !self.coded.blocks.contains_key(&block) {
             return;
         }
-        let goal = self.goal(block, terms, shape);
+        let goal = self.goal(block, &out.transmission.terms, shape);
         if goal > u64::from(block_len) {
             let more = goal - u64::from(block_len);
             let row = self.coded.blocks.get(&block).map_or(0, |state| state.next_row);
-            self.compute(core, shape, block, row, more);
+            self.compute(out.core, shape, block, row, more);
         }
     }
 
@@ -346,23 +331,18 @@ impl Outgoing {
         let is_near = left <= window;
         let state = self.coded.blocks.get(&block);
         let known = state.map(|state| &state.known).filter(|known| !known.is_empty());
-        let Some(known) = known else {
-            if !is_near {
-                return block_len.into();
-            }
-            let receivers = terms.receivers;
-            let ending = Ending {
-                segments: segments as f64,
-                blocks: blocks.max(self.coded.rivals),
-                receivers,
-            };
-            return terms.further(ending, block_len, observed).into();
-        };
         // Receivers that have not reported may lack more.
-        let receivers = if known.len() as u32 >= terms.receivers { 1 } else { terms.receivers };
-        let ending =
-            Ending { segments: segments as f64, blocks: blocks.max(self.coded.rivals), receivers };
-        let parity = u32::from(shape.coding.parity());
+        let reported = known.map_or(0, |known| known.len() as u32);
+        let receivers = if reported >= terms.receivers { 1 } else { terms.receivers };
+        let blocks = blocks.max(self.coded.rivals);
+        let ending = Ending { segments: segments as f64, blocks, receivers };
+        let Some(known) = known else {
+            return match is_near {
+                true => terms.further(ending, block_len, observed).into(),
+                false => block_len.into(),
+            };
+        };
+        let parity = u32::from(shape.coding.parity);
         let is_named = state.is_some_and(|state| state.is_named);
         let of = |(node, known): (&NodeId, &Known)| {
             let lacking = block_len.saturating_sub(known.have);
@@ -429,10 +409,9 @@ impl Outgoing {
     /// Sends the next segment of a block after its source segments, if more are needed.
     pub(super) fn emit_coded(
         &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        (shape, block): (&Shape, u32),
+        out: &mut Output<'_, '_>,
+        shape: &Shape,
+        block: u32,
         flags: Flags,
     ) -> Step {
         let block_len = shape.partition.block_len(block);
@@ -440,34 +419,28 @@ impl Outgoing {
         if !state.is_short() {
             return Step::Enough;
         }
-        let parity = shape.coding.parity();
+        let parity = shape.coding.parity;
         if state.queued > 0 && state.next_row < parity {
             return Step::Waits;
         }
-        let Some(row) = state.row((block_len, parity)) else {
-            return self.send_again(core, shape, block);
+        let Some(row) = state.row(block_len, parity) else {
+            return self.send_again(out.core, shape, block);
         };
         if self.coded.windows.get(block, row).is_none() {
             let more = state.goal - state.sent_soon();
-            self.compute(core, shape, block, row, more);
+            self.compute(out.core, shape, block, row, more);
         }
-        let Some(parity) = self.coded.windows.get(block, row).cloned() else { return Step::Waits };
-        let id = shape.id(block, block_len + row);
-        let object = (self.flags() | flags, self.number());
-        let number = transmission.sequence();
-        let body = data_body(transmission, shape, object, id, &parity);
-        let at = burst.departure();
-        if !transmission.push(core, burst, body) {
+        let Some(payload) = self.coded.windows.get(block, row) else { return Step::Waits };
+        let (number, at) = (out.transmission.sequence, out.departure());
+        if !shape.push(out, flags, shape.id(block, block_len + row), payload) {
             return Step::Full;
         }
         match flags.contains(Flags::REPAIR) {
-            true => core.stats.parity_repairs += 1,
-            false => core.stats.auto_parity += 1,
+            true => out.core.stats.parity_repairs += 1,
+            false => out.core.stats.auto_parity += 1,
         }
-        self.parity_went((block, block_len + row), number, shape);
-        if self.coded.went(block, number, at) {
-            self.info_turn.call();
-        }
+        self.on_parity_sent((block, block_len + row), number, shape);
+        self.info_turn.is_due |= self.coded.on_sent(block, number, at);
         self.bound_states(block);
         Step::Sent
     }
@@ -482,27 +455,29 @@ impl Outgoing {
             u16::try_from(more.saturating_add(more / 4)).unwrap_or(u16::MAX).max(BATCH_LEAST);
         let most = BATCH_BYTES / usize::from(shape.symbol_len.max(1));
         let more = more.min(u16::try_from(most).unwrap_or(u16::MAX));
-        let end = row.saturating_add(more).min(shape.coding.parity());
-        if row >= end {
+        let rows = row..row.saturating_add(more).min(shape.coding.parity);
+        if rows.is_empty() {
             return;
         }
-        let (start, stop) = shape.span(block);
-        match (&self.content, self.source.as_ref()) {
-            (Content::Data(data), _) => {
-                let data = data.slice(start as usize..stop as usize);
-                self.make_window(core, shape, block, row..end, &data);
-            }
-            (Content::File(_), Some(source)) => {
-                let lens = (shape.block_len(block), usize::from(shape.symbol_len));
-                let Some(code) = shape.coding.long_code(lens.0, lens.1) else { return };
-                let span = Span { offset: start, len: stop - start };
-                let work = Work::new(Encode { code, span, rows: row..end });
-                let ticket = core.shared.ticket(self.handle, Job::Own(Task::Encode { block }));
-                let work = StoreEffect::Work { ticket, file: source.file, work };
-                core.shared.effects.push_back(work.into());
-                self.coded.windows.reads(block, row..end);
-            }
-            (Content::File(_), None) | (Content::Stream(_), _) => {}
+        let (offset, end) = shape.span(block);
+        let block_len = shape.block_len(block);
+        if let Content::Data(data) = &self.content {
+            let data = &data[offset as usize..end as usize];
+            let mut wanted = Bits::new();
+            wanted.insert_all(rows.start, rows.end - 1);
+            let lens = (shape.symbol_len, block_len);
+            let made = shape.coding.rows(&mut core.long, lens, data, &wanted);
+            let made = made.into_iter().map(|(_, parity)| parity);
+            self.coded.windows.insert(block, rows.start, made);
+        } else if let Some(source) = &self.source
+            && let Some(code) = shape.coding.long_code(block_len, shape.symbol_len.into())
+        {
+            let span = Span { offset, len: end - offset };
+            let work = Work::new(Encode { code, span, rows: rows.clone() });
+            let ticket = core.shared.ticket(self.handle, Job::Own(Task::Encode { block }));
+            let work = StoreEffect::Work { ticket, file: source.file, work };
+            core.shared.effects.push_back(work.into());
+            self.coded.windows.reads(block, rows);
         }
     }
 
@@ -517,34 +492,12 @@ impl Outgoing {
         }
     }
 
-    /// Computes parity of a block that is in memory.
-    pub(super) fn make_window(
-        &mut self,
-        core: &mut Core,
-        shape: &Shape,
-        block: u32,
-        rows: std::ops::Range<u16>,
-        data: &[u8],
-    ) {
-        let mut wanted = Bits::new();
-        wanted.insert_all(rows.start, rows.end - 1);
-        let lens = (shape.symbol_len, shape.block_len(block));
-        let made = shape.coding.rows(&mut core.long, lens, data, &wanted);
-        self.coded.windows.insert(block, rows.start, made.into_iter().map(|(_, parity)| parity));
-    }
-
     /// Sends the segments that blocks before the current one need. Returns the last step.
-    pub(super) fn emit_coded_repairs(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        shape: &Shape,
-    ) -> Step {
+    pub(super) fn emit_coded_repairs(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Step {
         let mut last = Step::Enough;
-        self.check_round(burst.departure());
+        self.check_round(out.departure());
         while let Some(block) = self.first_short() {
-            last = self.emit_coded(core, transmission, burst, (shape, block), Flags::REPAIR);
+            last = self.emit_coded(out, shape, block, Flags::REPAIR);
             match last {
                 Step::Sent => {}
                 Step::Full | Step::Waits => return last,
@@ -572,8 +525,8 @@ impl Outgoing {
         }
         let next = self.source.as_ref().and_then(|source| source.next_new(self.size as usize));
         let Some(next) = next else { return false };
-        if next.data.len() as u64 == self.size {
-            self.coded.digest_all(next.data);
+        if next.data.len() as u64 == self.size && self.coded.digests.of.is_empty() {
+            self.coded.digests.of.push(digest_of(next.data));
         }
         true
     }

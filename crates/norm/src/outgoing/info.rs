@@ -1,9 +1,9 @@
 //! NORM_INFO of an object: its schedule, and the digests of coded blocks that it carries.
 
 use engine::Time;
-use session::path::{Burst, Turn};
+use session::path::Turn;
 
-use super::{Core, INFO_HEADER, Outgoing, Shape, Transmission};
+use super::{INFO_HEADER, Outgoing, Output, Shape};
 use crate::digest::{BlockDigest, EXT_DIGEST, EXT_VERSION, VERSION_LEN, version_content};
 use crate::incoming::parked_max;
 use crate::message::{Body, Extension, Extensions, Info};
@@ -14,36 +14,12 @@ pub(super) struct InfoTurn {
     pub(super) is_due: bool,
     /// End of the time in which requests are ignored, because the retransmission cannot have been
     /// received yet.
-    until: Option<Time>,
+    pub(super) until: Option<Time>,
 }
 
 impl Default for InfoTurn {
     fn default() -> Self {
         Self { is_due: true, until: None }
-    }
-}
-
-impl InfoTurn {
-    pub(super) fn is_due(self) -> bool {
-        self.is_due
-    }
-
-    pub(super) fn call(&mut self) {
-        self.is_due = true;
-    }
-
-    /// Ends the turn: there is no NORM_INFO, or it was sent.
-    pub(super) fn end(&mut self) {
-        self.is_due = false;
-    }
-
-    /// Starts the time in which requests are ignored.
-    pub(super) fn sent_again(&mut self, until: Time) {
-        self.until = Some(until);
-    }
-
-    pub(super) fn is_under_way(self, now: Time) -> bool {
-        self.until.is_some_and(|until| now < until)
     }
 }
 
@@ -99,7 +75,7 @@ impl InfoSchedule {
     }
 
     /// Whether a copy is due after this number of segments, which is then counted.
-    pub(super) fn is_due(&mut self, sent: u64) -> bool {
+    pub(super) fn take_due(&mut self, sent: u64) -> bool {
         if sent < self.next || self.copies >= self.most {
             return false;
         }
@@ -114,38 +90,26 @@ impl InfoSchedule {
 
 impl Outgoing {
     /// Sends NORM_INFO if due.
-    pub(crate) fn emit_info(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-    ) -> Turn {
+    pub(crate) fn emit_info(&mut self, out: &mut Output<'_, '_>) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
-        let turn = self.emit_info_of(core, transmission, burst, &shape);
+        let turn = self.emit_info_of(out, &shape);
         self.shape = Some(shape);
         turn
     }
 
-    pub(super) fn emit_info_of(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        shape: &Shape,
-    ) -> Turn {
-        if !self.info_turn.is_due() {
+    pub(super) fn emit_info_of(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Turn {
+        if !self.info_turn.is_due {
             return Turn::Over;
         }
         if !self.has_info() {
-            self.info_turn.end();
+            self.info_turn.is_due = false;
             return Turn::Over;
         }
         if !self.digest_first(shape) {
             return Turn::Over;
         }
-        let flags = self.flags();
-        let room = burst.mtu().saturating_sub(INFO_HEADER + self.info.len());
         let version = version_content(self.resume.version).filter(|_| shape.coding.is_long());
+        let room = out.burst.mtu().saturating_sub(INFO_HEADER + self.info.len());
         let room = room.saturating_sub(version.map_or(0, |_| VERSION_LEN));
         let digests = self.coded.digests(room);
         let digests: Vec<_> = digests.iter().map(BlockDigest::encode).collect();
@@ -153,24 +117,23 @@ impl Outgoing {
         let version = version.as_ref().map(|value| Extension { kind: EXT_VERSION, value });
         let others: Vec<_> = digests.iter().map(|value| extension(value)).chain(version).collect();
         let body = Body::Info(Info {
-            sender: transmission.header(),
-            flags,
-            fec: shape.coding.scheme(),
-            object: self.number(),
+            sender: out.transmission.header(),
+            flags: shape.flags,
+            fec: shape.coding.scheme,
+            object: shape.object,
             fti: Some(shape.fti),
             others: Extensions::new(&others),
             payload: &self.info,
         });
-        let is_first = !self.has_begun;
-        if !transmission.push(core, burst, body) {
+        if !out.push(body) {
             return Turn::More;
         }
-        self.coded.digests_went(digests.len());
-        self.info_turn.end();
-        self.has_begun = true;
-        transmission.has_queried |= self.info_went(burst.departure());
+        self.coded.on_digests_sent(digests.len());
+        self.info_turn.is_due = false;
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        out.transmission.has_queried |= self.on_info_sent(out.departure());
         if !is_first {
-            self.info_turn.sent_again(burst.departure() + transmission.round_trip());
+            self.info_turn.until = Some(out.departure() + out.transmission.round_trip());
         }
         Turn::Over
     }

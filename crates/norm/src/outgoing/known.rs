@@ -18,7 +18,7 @@ const KNOWN_MAX: usize = 4096;
 
 impl Outgoing {
     /// Processes a receiver's report.
-    pub(crate) fn reported(
+    pub(crate) fn on_report(
         &mut self,
         now: Time,
         node: NodeId,
@@ -39,7 +39,7 @@ impl Outgoing {
         let sent = clamped(self.coded.sent.through(through));
         let loss = self.coded.receivers.entry(node).or_default();
         loss.reported(sent, report.of.arrived, report.runs);
-        self.has_reported(&report.of);
+        self.end_query_of_fresh(&report.of);
         let have = block_len.saturating_sub(report.of.missing);
         self.restore_state(block, block_len);
         self.knows(block, node, through, have.into());
@@ -80,7 +80,7 @@ impl Outgoing {
     pub(super) fn message(&self, now: Time, wire: u16, transmission: &Transmission) -> u64 {
         let terms = &transmission.terms;
         let interval = Duration::from_secs_f64(terms.interval);
-        let newest = transmission.sequence().saturating_sub(1);
+        let newest = transmission.sequence.saturating_sub(1);
         self.coded.sent.unwrap(wire, newest, (now, transmission.round_trip(), interval))
     }
 
@@ -148,7 +148,7 @@ impl Outgoing {
         let partition = shape.partition;
         let through = match newest {
             Some(newest) => self.message(now, newest, transmission),
-            None => self.coded.sent.at(now - transmission.round_trip()),
+            None => self.coded.sent.number_at(now - transmission.round_trip()),
         };
         self.take_named(through);
         let lacking = std::mem::take(&mut self.coded.lacking);

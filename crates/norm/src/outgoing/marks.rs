@@ -107,11 +107,6 @@ impl Marks {
         }
         whole.all(|range| write_blocks(writer, &position, range))
     }
-
-    pub(super) fn clear(&mut self) {
-        self.parts.clear();
-        self.whole = Ranges::new();
-    }
 }
 
 /// Requests blocks of which a receiver has nothing. Returns `false` if there was no room.
@@ -144,10 +139,6 @@ impl Due {
     /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.ranges.clear();
     }
 
     /// Whether a block is queued.
@@ -246,7 +237,7 @@ mod tests {
         others.parts.insert(8, Mark::whole(3));
         marks.add(&others, 1);
         assert_eq!(marks.parts.keys().collect::<Vec<_>>(), [&7]);
-        marks.clear();
+        marks = Marks::default();
         assert!(marks.is_empty());
     }
 }

@@ -18,30 +18,12 @@ const BLOCKS_AHEAD: usize = 8;
 pub(super) struct ProactiveParity {
     encoder: Option<Encoder>,
     /// Number of proactive parity segments of this block.
-    count: u16,
+    pub(super) count: u16,
     /// Number of the object's first block among all blocks sent.
-    first_block: Option<u64>,
+    pub(super) first_block: Option<u64>,
 }
 
 impl ProactiveParity {
-    pub(super) fn count(&self) -> u16 {
-        self.count
-    }
-
-    pub(super) fn first_block(&self) -> Option<u64> {
-        self.first_block
-    }
-
-    /// Starts a block with `count` proactive parity segments.
-    pub(super) fn begin(&mut self, count: u16) {
-        self.count = count;
-    }
-
-    /// Notes the number of the object's first block among all blocks sent.
-    pub(super) fn number(&mut self, block: u64) {
-        self.first_block.get_or_insert(block);
-    }
-
     /// Adds a source segment of the block.
     pub(super) fn add(&mut self, shape: &Shape, symbol: u16, data: &[u8]) {
         if self.count == 0 {
@@ -123,11 +105,6 @@ impl Windows {
     pub(super) fn memory(&self) -> usize {
         let segments = self.made.iter().flat_map(|window| &window.segments);
         segments.map(|segment| segment.len() + size_of::<Bytes>()).sum()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.made.clear();
-        self.reading = None;
     }
 }
 
@@ -221,17 +198,12 @@ impl RepairParity {
     }
 
     /// Removes the segment that was sent.
-    pub(super) fn front_sent(&mut self) {
+    pub(super) fn pop_front(&mut self) {
         self.ready.pop_front();
     }
 
     /// Forgets a block that is no longer held.
     pub(super) fn forget(&mut self, block: u32) {
         self.plans.remove(&block);
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.plans.clear();
-        self.ready.clear();
     }
 }

@@ -38,7 +38,7 @@ impl Outgoing {
         if !self.is_tail(shape, 1) {
             return always;
         }
-        always.max(transmission.losses.parity(block_len)).min(shape.coding.parity())
+        always.max(transmission.losses.parity(block_len)).min(shape.coding.parity)
     }
 
     /// Moves new requests to the requests to be advertised to other receivers.
@@ -47,8 +47,8 @@ impl Outgoing {
     }
 
     /// Clears the requests that were advertised.
-    pub(crate) fn was_published(&mut self) {
-        self.requests.advertised.clear();
+    pub(crate) fn on_published(&mut self) {
+        self.requests.advertised = Marks::default();
     }
 
     /// Decides how to repair the requested blocks: with unsent parity, each segment of which
@@ -131,13 +131,13 @@ impl Outgoing {
         block: u32,
         mut mark: Mark,
     ) {
-        let parity = shape.coding.parity();
+        let parity = shape.coding.parity;
         let round_trip = transmission.round_trip();
         if self.commit_stream_block((now, round_trip), shape, block, &mark) {
             return;
         }
         let is_complete = self.ring.is_some() || block < self.at.block;
-        let first_block = self.proactive.first_block();
+        let first_block = self.proactive.first_block;
         let repaired = self.repaired(core, block, shape);
         let proactive = repaired.proactive();
         let is_first = repaired.requested(now, round_trip);
@@ -188,7 +188,7 @@ impl Outgoing {
     /// Queues source segments, and parity requested by number.
     fn repair_explicitly(&mut self, core: &mut Core, shape: &Shape, block: u32, mark: &Mark) {
         let block_len = shape.block_len(block);
-        let end = block_len + shape.coding.parity();
+        let end = block_len + shape.coding.parity;
         let Some(repaired) = self.repaired.get_mut(&block) else { return };
         let parity = mark.symbols.iter().filter(|symbol| (block_len..end).contains(symbol));
         let rows: Vec<_> = parity.filter(|symbol| repaired.again(*symbol)).collect();
@@ -206,8 +206,7 @@ impl Outgoing {
         let max = core.config.limits.repairs;
         for symbol in symbols {
             // One by one, so that no segment is read in two pieces.
-            let start = shape.partition.segment_offset(block, symbol);
-            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            let (start, end) = shape.segment_span(block, symbol);
             if !source.request(start, end, max) {
                 return;
             }
@@ -248,7 +247,7 @@ mod tests {
         let source = object.source.as_mut().expect("it is open");
         source.skip_to(10_000_000_000);
         object.has_begun = true;
-        object.info_turn.end();
+        object.info_turn.is_due = false;
         core.shared.effects.clear();
         (core, transmission, object)
     }

@@ -32,22 +32,16 @@ impl Requests {
     pub(super) fn len(&self) -> usize {
         self.marks.len() + self.advertised.len() + self.due.len()
     }
-
-    pub(super) fn clear(&mut self) {
-        self.marks.clear();
-        self.advertised.clear();
-        self.due.clear();
-    }
 }
 
 impl Outgoing {
     /// Notes that a receiver lacks NORM_INFO. Returns whether the object has NORM_INFO to send.
     pub(crate) fn mark_info(&mut self, now: Time) -> bool {
-        let is_under_way = self.info_turn.is_under_way(now);
+        let is_under_way = self.info_turn.until.is_some_and(|until| now < until);
         if !self.is_sending() || !self.has_info() || is_under_way {
             return false;
         }
-        self.info_turn.call();
+        self.info_turn.is_due = true;
         true
     }
 
@@ -56,13 +50,13 @@ impl Outgoing {
     pub(crate) fn symbols(&self, block: u32) -> u16 {
         let Some(shape) = self.shape.as_ref() else { return 0 };
         if let Some(ring) = &self.ring {
-            let most = shape.coding.block_len().saturating_add(shape.coding.parity());
+            let most = shape.coding.block_len.saturating_add(shape.coding.parity);
             return ring.find(block).map_or(0, |_| most);
         }
         if block > self.at.block || block >= shape.partition.blocks() {
             return 0;
         }
-        shape.partition.block_len(block).saturating_add(shape.coding.parity())
+        shape.partition.block_len(block).saturating_add(shape.coding.parity)
     }
 
     /// Notes that a receiver lacks these segments of a block, or all of it if none are given.
@@ -77,7 +71,7 @@ impl Outgoing {
         }
         // More segments are missing than parity can cover, and they were not named: any segment
         // may be missing.
-        let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity());
+        let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity);
         if is_whole && self.ring.is_none() {
             return self.mark_blocks(core, block, block);
         }
@@ -145,13 +139,14 @@ impl Outgoing {
     /// was no room for all.
     pub(crate) fn advertise(&self, fec: Scheme, writer: &mut RequestWriter<'_>) -> bool {
         let Some(shape) = self.shape.as_ref() else { return true };
-        let object = self.number();
-        let position =
-            |block, symbol| crate::message::Position { fec, object, id: shape.id(block, symbol) };
-        let info = self.info_turn.is_due() && self.has_begun;
+        let position = |block, symbol| {
+            let id = shape.id(block, symbol);
+            crate::message::Position { fec, object: shape.object, id }
+        };
+        let info = self.info_turn.is_due && self.has_begun;
         if info && writer.item(RequestFlags::INFO, position(0, 0)).is_err() {
             return false;
         }
-        self.requests.advertised.write(writer, position, shape.coding.parity() > 0)
+        self.requests.advertised.write(writer, position, shape.coding.parity > 0)
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::fec::Partition;
 use engine::Time;
-use session::path::Turn;
 use session::ranges::Ranges;
 
 use super::{Content, Core, Outgoing, Shape, Transmission};
@@ -69,10 +68,6 @@ enum Query {
 impl Resume {
     pub(super) fn memory(&self) -> usize {
         self.blocks.len() * 32 + self.parts.len() * 4096
-    }
-
-    pub(super) fn is_querying(&self) -> bool {
-        self.query != Query::None
     }
 
     /// Whether receivers have a source segment of a block that was not sent yet.
@@ -145,11 +140,11 @@ impl Outgoing {
 
     /// Whether receivers are being queried for what they have.
     pub(crate) fn is_querying(&self) -> bool {
-        self.resume.is_querying()
+        self.resume.query != Query::None
     }
 
     /// Notes a sent NORM_INFO. Returns whether it is a query, to which receivers reply after a probe.
-    pub(super) fn info_went(&mut self, at: Time) -> bool {
+    pub(super) fn on_info_sent(&mut self, at: Time) -> bool {
         let query = &mut self.resume.query;
         *query = match *query {
             Query::None => return false,
@@ -168,13 +163,13 @@ impl Outgoing {
         }
         let is_due = now.since(last) >= (round_trip / 4).max(APART_LEAST);
         if is_due {
-            self.info_turn.call();
+            self.info_turn.is_due = true;
         }
         is_due
     }
 
     /// Ends the query if a receiver reports that it has nothing.
-    pub(super) fn has_reported(&mut self, of: &ReportOf) {
+    pub(super) fn end_query_of_fresh(&mut self, of: &ReportOf) {
         let Some(shape) = &self.shape else { return };
         let is_fresh = of.block == 0 && of.arrived == 0;
         if is_fresh && of.missing == shape.partition.block_len(0) {
@@ -182,27 +177,9 @@ impl Outgoing {
         }
     }
 
-    /// Skips the next source segment if receivers have it. Returns the turn's outcome if it is
-    /// being read, and `None` if it must be sent.
-    pub(super) fn pass_over(&mut self, shape: &Shape) -> Option<Turn> {
-        let at = self.at;
-        let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
-        let Some(next) = self.source.as_ref().and_then(|source| source.next_new(len)) else {
-            return Some(Turn::Over);
-        };
-        let sent = next.data.len();
-        self.coded.digest(next.data);
-        if let Some(source) = self.source.as_mut() {
-            source.new_sent(sent);
-        }
-        self.source_ends(shape);
-        self.at.symbol += 1;
-        None
-    }
-
     /// Processes a receiver's list of everything that it lacks. `newest` is the newest message that
     /// it had received.
-    pub(crate) fn listed(
+    pub(crate) fn on_list(
         &mut self,
         core: &mut Core,
         (now, node, newest): (Time, NodeId, Option<u16>),
@@ -294,7 +271,7 @@ impl Outgoing {
             return false;
         }
         let row = part.and_then(|part| part.iter().find(|symbol| *symbol >= block_len));
-        let row = row.map_or(0, |symbol| symbol - block_len).min(shape.coding.parity());
+        let row = row.map_or(0, |symbol| symbol - block_len).min(shape.coding.parity);
         self.coded.change(block, |state| state.next_row = state.next_row.max(row));
         if is_all || part.is_some() {
             let lacks = (0..at).filter(|symbol| lacks(*symbol));
@@ -323,8 +300,7 @@ impl Outgoing {
             let end = state.runs.through(through);
             // One by one, so that no segment is read in two pieces.
             for symbol in symbols.take_while(|symbol| u64::from(*symbol) < end).take(QUEUED_MAX) {
-                let start = shape.partition.segment_offset(block, symbol);
-                let stop = start + u64::from(shape.partition.segment_len(block, symbol));
+                let (start, stop) = shape.segment_span(block, symbol);
                 if !source.request(start, stop, core.config.limits.repairs) {
                     break;
                 }

@@ -18,7 +18,7 @@ pub(super) struct Place {
 }
 
 /// Dimensions of the ring.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     /// Source segments of a block.
     pub(super) block_len: u16,
@@ -29,18 +29,19 @@ pub(super) struct Size {
 }
 
 /// Most recent blocks of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ring {
     size: Size,
-    capacity: usize,
+    /// Maximum number of blocks held.
+    pub(super) capacity: usize,
     /// Whether written data overwrites the oldest block, even if receivers lack it.
     push: bool,
     blocks: VecDeque<Block>,
     /// Number of the first block held.
-    first: u64,
+    pub(super) first: u64,
     /// Next segment to be sent for the first time; proactive parity is numbered after the block's
     /// segments.
-    next: Place,
+    pub(super) next: Place,
     /// Bytes that do not fill a segment yet.
     rest: BytesMut,
     /// Offset of the first message start in `rest` plus 1; 0 if none.
@@ -48,9 +49,9 @@ pub(crate) struct Ring {
     /// Whether the next byte begins a message.
     begins_message: bool,
     /// Bytes written so far.
-    written: u64,
+    pub(super) written: u64,
     /// Bytes up to the end of the last segment sent.
-    sent: u64,
+    pub(super) sent: u64,
     end: End,
     /// First block that may not be overwritten.
     free: u64,
@@ -62,8 +63,9 @@ pub(crate) struct Ring {
     is_flush_due: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
+    #[default]
     Open,
     /// Closed for writing; the segment that ends the stream has no room yet.
     Closing,
@@ -85,24 +87,8 @@ impl Ring {
         let block = usize::from(size.block_len) * usize::from(size.segment);
         // Receivers distinguish old from new numbers by half of the number space.
         let most = usize::try_from(size.mask / 4).unwrap_or(usize::MAX).max(BLOCKS_MIN);
-        Self {
-            size,
-            capacity: (bytes / block).clamp(BLOCKS_MIN, most),
-            push,
-            blocks: VecDeque::new(),
-            first: 0,
-            next: Place::default(),
-            rest: BytesMut::new(),
-            message_start: 0,
-            begins_message: true,
-            written: 0,
-            sent: 0,
-            end: End::Open,
-            free: 0,
-            again: BTreeSet::new(),
-            wants_room: false,
-            is_flush_due: false,
-        }
+        let capacity = (bytes / block).clamp(BLOCKS_MIN, most);
+        Self { size, capacity, push, begins_message: true, ..Self::default() }
     }
 
     /// Capacity in bytes: announced as the object's size (RFC 5740 §5.1).
@@ -150,16 +136,6 @@ impl Ring {
         self.first..last.max(self.first)
     }
 
-    /// First block held.
-    pub(super) fn first(&self) -> u64 {
-        self.first
-    }
-
-    /// Next segment to be sent for the first time.
-    pub(super) fn next(&self) -> Place {
-        self.next
-    }
-
     /// Last segment sent; `None` before the first.
     pub(super) fn last_sent(&self) -> Option<Place> {
         let Place { block, symbol } = self.next;
@@ -178,22 +154,13 @@ impl Ring {
             || block == self.next.block && self.next.symbol >= self.size.block_len
     }
 
-    /// Bytes up to the end of the last segment sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    pub(super) fn written(&self) -> u64 {
-        self.written
-    }
-
     /// Whether its end was sent.
     pub(super) fn has_ended(&self) -> bool {
         self.end == End::Closed && !self.has_new()
     }
 
     /// Whether to notify the waiting user of new room; `true` once.
-    pub(super) fn has_room_again(&mut self) -> bool {
+    pub(super) fn announce_room(&mut self) -> bool {
         let has_room = self.wants_room && self.has_room();
         self.wants_room &= !has_room;
         has_room
@@ -350,13 +317,8 @@ impl Ring {
         Place { block: before / block_len, symbol: (before % block_len) as u16 }
     }
 
-    /// Maximum number of blocks held.
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// Advances after a new segment or proactive parity segment was sent.
-    pub(super) fn new_sent(&mut self, at: Time) {
+    pub(super) fn on_new_sent(&mut self, at: Time) {
         if self.next.symbol < self.size.block_len {
             self.sent = self.bytes_through(self.next).unwrap_or(self.sent);
         }
@@ -373,7 +335,7 @@ impl Ring {
     }
 
     /// Ends the block being sent, with its parity.
-    pub(super) fn block_sent(&mut self) {
+    pub(super) fn on_block_sent(&mut self) {
         self.next = Place { block: self.next.block + 1, symbol: 0 };
     }
 
@@ -412,7 +374,7 @@ impl Ring {
         self.again.first().copied()
     }
 
-    pub(super) fn again_sent(&mut self, place: Place, at: Time) {
+    pub(super) fn on_again_sent(&mut self, place: Place, at: Time) {
         self.again.remove(&place);
         self.touch(place.block, at);
     }

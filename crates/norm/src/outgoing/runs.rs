@@ -91,7 +91,7 @@ impl Runs {
     }
 
     /// Number of the last message sent up to a time, approximately.
-    pub(super) fn at(&self, time: Time) -> u64 {
+    pub(super) fn number_at(&self, time: Time) -> u64 {
         let run = self.runs.iter().rev().find(|run| run.at <= time);
         run.map_or(0, |run| run.first + run.count)
     }

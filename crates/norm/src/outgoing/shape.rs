@@ -3,11 +3,15 @@
 use crate::fec::Partition;
 
 use crate::coding::Coding;
-use crate::message::{Fti, PayloadId};
+use crate::message::{Body, Data, Extensions, Flags, Fti, PayloadId};
+use crate::transmission::Output;
 
 /// Partition of an object into blocks and segments.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
+    /// Transport identifier in messages.
+    pub(super) object: u16,
+    pub(super) flags: Flags,
     pub(super) partition: Partition,
     pub(super) coding: Coding,
     pub(super) fti: Fti,
@@ -20,23 +24,49 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// Sends a segment. Returns `false` if it must wait for the next batch.
+    pub(super) fn push(
+        &self,
+        out: &mut Output<'_, '_>,
+        flags: Flags,
+        id: PayloadId,
+        payload: &[u8],
+    ) -> bool {
+        out.push(Body::Data(Data {
+            sender: out.transmission.header(),
+            flags: self.flags | flags,
+            fec: self.coding.scheme,
+            object: self.object,
+            id,
+            fti: self.has_fti.then_some(self.fti),
+            others: Extensions::NONE,
+            payload,
+        }))
+    }
+
     pub(super) fn id(&self, block: u32, symbol: u16) -> PayloadId {
         self.coding.payload_id(self.block_len(block), block, symbol)
     }
 
     /// Number of source segments of a block.
     pub(super) fn block_len(&self, block: u32) -> u16 {
-        if self.is_stream { self.coding.block_len() } else { self.partition.block_len(block) }
+        if self.is_stream { self.coding.block_len } else { self.partition.block_len(block) }
     }
 
     /// Number of source and parity segments of a block.
     pub(super) fn symbols(&self, block: u32) -> u32 {
-        u32::from(self.block_len(block)) + u32::from(self.coding.parity())
+        u32::from(self.block_len(block)) + u32::from(self.coding.parity)
     }
 
     /// Offsets at which a block begins and ends.
     pub(super) fn span(&self, block: u32) -> (u64, u64) {
         (self.partition.block_offset(block), self.partition.block_offset(block + 1))
+    }
+
+    /// Offsets at which a source segment begins and ends.
+    pub(super) fn segment_span(&self, block: u32, symbol: u16) -> (u64, u64) {
+        let start = self.partition.segment_offset(block, symbol);
+        (start, start + u64::from(self.partition.segment_len(block, symbol)))
     }
 }
 

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use crate::fec::Partition;
 use engine::Time;
-use session::path::Burst;
 
 use super::ring::{Place, Ring, Size};
 use super::{
-    Core, Cut, Failure, Flags, Mark, Outgoing, Repaired, Shape, State, Transmission, Turn,
-    data_body,
+    Core, Cut, EXPLICIT, Failure, Flags, Mark, Outgoing, Output, Repaired, Shape, State, Turn,
 };
 use crate::bits::Bits;
 use crate::indication::{Content, StreamOptions};
@@ -36,9 +34,9 @@ impl Outgoing {
         if segment == 0 {
             return Err(Failure::Settings("the path takes no segment of a stream".to_owned()));
         }
-        let scheme = cut.coding.scheme();
+        let scheme = cut.coding.scheme;
         let mask = scheme.block_mask(16);
-        let size = Size { block_len: cut.coding.block_len(), segment, mask };
+        let size = Size { block_len: cut.coding.block_len, segment, mask };
         let mut ring = Ring::new(size, options.buffer, options.push);
         if self.writing.is_ended {
             ring.close();
@@ -47,6 +45,8 @@ impl Outgoing {
         let settings = |error: crate::fec::PartitionError| Failure::Settings(error.to_string());
         let partition = Partition::new(0, segment, size.block_len).map_err(settings)?;
         self.shape = Some(Shape {
+            object: self.number(),
+            flags: self.flags(),
             partition,
             coding: cut.coding,
             fti,
@@ -74,7 +74,7 @@ impl Outgoing {
     }
 
     /// Notes that segments up to this number were announced often enough.
-    pub(crate) fn was_announced(&mut self, segments: u64) {
+    pub(crate) fn on_announced(&mut self, segments: u64) {
         self.writing.announced = self.writing.announced.max(segments);
     }
 
@@ -85,7 +85,7 @@ impl Outgoing {
     /// Number of segments sent.
     pub(crate) fn segments_sent(&self) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
-        let (next, block_len) = (ring.next(), ring.block_len());
+        let (next, block_len) = (ring.next, ring.block_len());
         next.block * u64::from(block_len) + u64::from(next.symbol.min(block_len))
     }
 
@@ -96,15 +96,15 @@ impl Outgoing {
             return 0;
         };
         let (taken, left) = ring.write(bytes);
-        self.size = ring.written();
+        self.size = ring.written;
         self.forget(left);
         taken
     }
 
     /// Whether to notify the waiting user of new room; `true` once.
-    pub(crate) fn has_room_again(&mut self) -> bool {
+    pub(crate) fn announce_room(&mut self) -> bool {
         let Some(ring) = self.ring.as_mut() else { return false };
-        std::mem::take(&mut self.writing.is_awaited) || ring.has_room_again()
+        std::mem::take(&mut self.writing.is_awaited) || ring.announce_room()
     }
 
     /// Marks the next byte as the beginning of a message.
@@ -155,23 +155,17 @@ impl Outgoing {
     /// First segment held.
     pub(crate) fn first_id(&self) -> Option<PayloadId> {
         let ring = self.ring.as_ref()?;
-        self.shape.as_ref().map(|shape| shape.id(ring.wire(ring.first()), 0))
+        self.shape.as_ref().map(|shape| shape.id(ring.wire(ring.first), 0))
     }
 
     /// Sends new segments.
-    pub(super) fn emit_stream(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        shape: &Shape,
-    ) -> Turn {
+    pub(super) fn emit_stream(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Turn {
         loop {
             let Some(ring) = self.ring.as_ref() else { return Turn::Over };
-            let turn = if ring.next().symbol < shape.coding.block_len() {
-                self.emit_stream_source(core, transmission, burst, shape)
+            let turn = if ring.next.symbol < shape.coding.block_len {
+                self.emit_stream_source(out, shape)
             } else {
-                self.emit_stream_parity(core, transmission, burst, shape)
+                self.emit_stream_parity(out, shape)
             };
             if let Some(turn) = turn {
                 return turn;
@@ -180,58 +174,44 @@ impl Outgoing {
     }
 
     /// Sends the next source segment. Returns the turn's outcome if no more can follow now.
-    fn emit_stream_source(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        shape: &Shape,
-    ) -> Option<Turn> {
-        let object = (self.flags(), self.number());
+    fn emit_stream_source(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Option<Turn> {
         let Some(ring) = self.ring.as_mut() else { return Some(Turn::Over) };
-        let at = ring.next();
+        let at = ring.next;
         let Some(payload) = ring.segment(at) else { return Some(Turn::Over) };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        if !transmission.push(core, burst, data_body(transmission, shape, object, id, payload)) {
+        if !shape.push(out, Flags::NONE, id, payload) {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
-            self.proactive.begin(shape.coding.auto_parity());
+            self.proactive.count = shape.coding.auto_parity;
         }
         self.proactive.add(shape, at.symbol, payload);
-        ring.new_sent(burst.departure());
+        ring.on_new_sent(out.departure());
         self.has_begun = true;
         None
     }
 
     /// Sends the next proactive parity segment of a block whose source segments were all sent.
-    fn emit_stream_parity(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        shape: &Shape,
-    ) -> Option<Turn> {
-        let object = (self.flags(), self.number());
+    fn emit_stream_parity(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Option<Turn> {
         let Some(ring) = self.ring.as_mut() else { return Some(Turn::Over) };
-        let at = ring.next();
-        let row = at.symbol - shape.coding.block_len();
+        let at = ring.next;
+        let row = at.symbol - shape.coding.block_len;
         let Some(payload) = self.proactive.segment(row) else {
-            ring.block_sent();
-            self.stream_block_went(core, at.block + 1);
+            ring.on_block_sent();
+            self.repeat_stream_info(out.core, at.block + 1);
             return None;
         };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        if !transmission.push(core, burst, data_body(transmission, shape, object, id, payload)) {
+        if !shape.push(out, Flags::NONE, id, payload) {
             return Some(Turn::More);
         }
-        core.stats.auto_parity += 1;
-        ring.new_sent(burst.departure());
+        out.core.stats.auto_parity += 1;
+        ring.on_new_sent(out.departure());
         None
     }
 
     /// Notes that a block was sent with its parity: a repetition of NORM_INFO may be due.
-    fn stream_block_went(&mut self, core: &Core, blocks: u64) {
+    fn repeat_stream_info(&mut self, core: &Core, blocks: u64) {
         let every = u64::from(core.config.sender.info_every);
         let is_coded = core.config.sender.auto_parity > 0;
         if is_coded && every > 0 && blocks.is_multiple_of(every) {
@@ -242,7 +222,7 @@ impl Outgoing {
     /// Notes that a receiver has nothing of some blocks, given by their numbers in messages.
     pub(super) fn mark_stream_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
         let Some(ring) = &self.ring else { return false };
-        let mask = self.shape.as_ref().map_or(0, |shape| shape.coding.scheme().block_mask(16));
+        let mask = self.shape.as_ref().map_or(0, |shape| shape.coding.scheme.block_mask(16));
         let is_all = (first, last) == (0, u32::MAX);
         let count = last.wrapping_sub(first) & mask;
         let blocks = ring.sent_blocks().map(|block| ring.wire(block));
@@ -270,8 +250,8 @@ impl Outgoing {
         if ring.is_complete(number) {
             return false;
         }
-        let block_len = shape.coding.block_len();
-        let auto_parity = shape.coding.auto_parity();
+        let block_len = shape.coding.block_len;
+        let auto_parity = shape.coding.auto_parity;
         let repaired = self.repaired.entry(block).or_insert_with(|| Repaired::new(auto_parity));
         repaired.requested(now, round_trip);
         // Parity exists only when the whole block is written: for any parity request, source
@@ -310,34 +290,19 @@ impl Outgoing {
     }
 
     /// Retransmits segments.
-    pub(super) fn emit_again(
-        &mut self,
-        core: &mut Core,
-        transmission: &mut Transmission,
-        burst: &mut Burst<'_>,
-        (shape, flags): (&Shape, Flags),
-    ) -> Turn {
-        let number = self.number();
-        let grtt = transmission.round_trip();
+    pub(super) fn emit_again(&mut self, out: &mut Output<'_, '_>, shape: &Shape) -> Turn {
         loop {
             let Some(ring) = self.ring.as_mut() else { return Turn::Over };
             let Some(place) = ring.next_again() else { return Turn::Over };
             let block = ring.wire(place.block);
-            let Some(payload) = ring.segment(place) else {
-                ring.again_sent(place, burst.departure());
-                continue;
-            };
-            let id = shape.id(block, place.symbol);
-            if !transmission.push(
-                core,
-                burst,
-                data_body(transmission, shape, (flags, number), id, payload),
-            ) {
-                return Turn::More;
+            if let Some(payload) = ring.segment(place) {
+                if !shape.push(out, EXPLICIT, shape.id(block, place.symbol), payload) {
+                    return Turn::More;
+                }
+                out.core.stats.explicit_repairs += 1;
             }
-            ring.again_sent(place, burst.departure());
-            core.stats.explicit_repairs += 1;
-            self.repair_went(block, burst.departure() + grtt);
+            ring.on_again_sent(place, out.departure());
+            self.on_repair_sent(out, block);
         }
     }
 
@@ -379,8 +344,8 @@ impl Outgoing {
     pub(crate) fn half_sent(&self) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         let block_len = u64::from(ring.block_len());
-        let segments = ring.next().block * block_len;
-        let half = (ring.capacity() as u64 / 2).max(1) * block_len;
+        let segments = ring.next.block * block_len;
+        let half = (ring.capacity as u64 / 2).max(1) * block_len;
         if segments >= self.writing.announced + half { segments } else { 0 }
     }
 
@@ -396,6 +361,6 @@ impl Outgoing {
     /// Bytes of the stream up to a segment counted from 1.
     pub(crate) fn bytes_before(&self, segment: u64) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
-        ring.bytes_through(ring.place(segment)).unwrap_or_else(|| ring.sent())
+        ring.bytes_through(ring.place(segment)).unwrap_or(ring.sent)
     }
 }

@@ -13,8 +13,9 @@ use crate::message::{
 use crate::report::EXT_REPORT;
 
 /// Acknowledgement requested by a sender.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Confirmed {
+    #[default]
     Nothing,
     /// Sent after a delay, so that receivers of a group do not all send theirs at once.
     Delayed(Position),
@@ -22,7 +23,7 @@ enum Confirmed {
 }
 
 /// Acknowledgements of a sender's positions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Acknowledgement {
     /// Position to acknowledge once everything before it has arrived.
     wanted: Option<Position>,
@@ -31,10 +32,6 @@ pub(super) struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    pub(super) fn new() -> Self {
-        Self { wanted: None, confirmed: Confirmed::Nothing }
-    }
-
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.is_some()
     }
@@ -65,7 +62,6 @@ impl Receiver {
     pub(super) fn on_flush(
         &mut self,
         core: &mut Core,
-        now: Time,
         position: Position,
         ackers: &message::NodeList<'_>,
     ) {
@@ -88,18 +84,19 @@ impl Receiver {
                 self.want_refusal(core);
             }
         }
-        self.acknowledge(core, now);
+        self.acknowledge(core);
         // A sender that flushes has nothing else to send: either the repairs were sent before, or
         // it did not receive the request.
         let wait = match self.timing.backoff {
             BACKOFF_OF_MANY.. => self.holdoff(),
             _ => self.answer_time().max(HOLDOFF_LEAST),
         };
-        self.check_repairs_after(core, now, wait);
+        self.check_repairs_after(core, wait);
     }
 
     /// Acknowledges if requested and if everything has arrived.
-    pub(super) fn acknowledge(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn acknowledge(&mut self, core: &mut Core) {
+        let now = core.now;
         let wanted = self.acknowledgement.wanted.filter(|_| !core.config.receiver.silent);
         let Some(position) = wanted else { return };
         let number = self.numbers.unwrap(position.object);
@@ -124,7 +121,6 @@ impl Receiver {
     pub(super) fn on_squelch(
         &mut self,
         core: &mut Core,
-        now: Time,
         position: Position,
         invalid: &ObjectList<'_>,
     ) {
@@ -140,7 +136,7 @@ impl Receiver {
                 object.prune(core, position.id);
             }
         }
-        self.settle(core, now);
+        self.settle(core);
     }
 
     pub(super) fn emit_acknowledgement(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use engine::Time;
 use session::path::{Burst, Class};
 
 use super::Receiver;
@@ -35,10 +34,6 @@ pub(super) struct CodedReports {
 }
 
 impl CodedReports {
-    pub(super) fn is_list_due(&self) -> bool {
-        self.is_list_due
-    }
-
     /// Notes a message of the sender.
     pub(super) fn arrived(&mut self, sequence: u16) {
         let Some(newest) = self.newest else {
@@ -57,8 +52,8 @@ impl Receiver {
     /// Report on the newest coded object.
     pub(super) fn coded_report(&mut self) -> Option<Report> {
         let newest = self.coded.newest?;
-        let of = |(number, object): (&u64, &Incoming)| Some((*number, object.report_of()?));
-        let under_way = self.objects.iter().rev().find_map(of);
+        let state = |(number, object): (&u64, &Incoming)| Some((*number, object.report_of()?));
+        let under_way = self.objects.iter().rev().find_map(state);
         let (number, of) = match (under_way, self.coded.last) {
             // The object is complete, or was given up.
             (Some((older, _)), Some((number, of))) if older < number => {
@@ -74,7 +69,8 @@ impl Receiver {
     }
 
     /// Records the progress of an object if a record is due, or later.
-    pub(super) fn save(&mut self, core: &mut Core, now: Time, number: u64) {
+    pub(super) fn save(&mut self, core: &mut Core, number: u64) {
+        let now = core.now;
         let Some(object) = self.objects.get_mut(&number) else { return };
         let (is_unsaved, is_due) = object.unsaved(core);
         if is_due {
@@ -97,6 +93,9 @@ impl Receiver {
     /// Sends a list of everything that a resumed object lacks. Returns `false` if the message must
     /// wait for the next batch.
     pub(super) fn emit_list(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        if !self.coded.is_list_due {
+            return true;
+        }
         let now = burst.departure();
         let report = self.coded_report();
         let header = NACK_HEADER + REPORT_LEN + LIST_LEN;
@@ -128,12 +127,8 @@ impl Receiver {
 
     /// Gives up an object for another session that resumes it. Returns `None` if there is no such
     /// object, and `false` if its sender is not silent.
-    pub(crate) fn yield_to(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        identity: &Identity,
-    ) -> Option<bool> {
+    pub(crate) fn yield_to(&mut self, core: &mut Core, identity: &Identity) -> Option<bool> {
+        let now = core.now;
         let mut objects = self.objects.values_mut();
         let object = objects.find(|object| {
             object.is_suspendable() && object.identity().as_ref() == Some(identity)
@@ -143,7 +138,7 @@ impl Receiver {
             return Some(false);
         }
         object.fail(core, Failure::Resumed);
-        self.settle(core, now);
+        self.settle(core);
         Some(true)
     }
 }

@@ -33,7 +33,7 @@ struct Probe {
 }
 
 /// Feedback on the sender's round trip and rate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Feedback {
     probe: Option<Probe>,
     reception: Reception,
@@ -46,17 +46,7 @@ pub(super) struct Feedback {
 
 impl Feedback {
     pub(super) fn new() -> Self {
-        Self {
-            probe: None,
-            reception: Reception::new(),
-            is_due: false,
-            quiet_until: Time::ZERO,
-            claimed: 0.0,
-        }
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.is_due
+        Self { reception: Reception::new(), ..Self::default() }
     }
 
     /// Rate advertised by the sender, in bytes per second.
@@ -96,10 +86,10 @@ impl Receiver {
     pub(crate) fn arrived(
         &mut self,
         core: &mut Core,
-        now: Time,
         sequence: u16,
         (len, is_data): (usize, bool),
     ) {
+        let now = core.now;
         self.allowance.received(len);
         self.coded.arrived(sequence);
         if is_data {
@@ -110,7 +100,7 @@ impl Receiver {
         let round = (self.timing.grtt, rate);
         let is_event = reception.arrived(now, sequence, (len, is_data), round);
         // The sender waits for this report, because this receiver sets its rate.
-        if is_event && rate.is_some() && reception.role() != Role::Other {
+        if is_event && rate.is_some() && reception.role != Role::Other {
             self.answer(core);
         }
     }
@@ -119,21 +109,21 @@ impl Receiver {
     pub(super) fn on_probe(
         &mut self,
         core: &mut Core,
-        now: Time,
         (sequence, send_time, rate): (u16, SendTime, Option<u16>),
         nodes: &CcNodes<'_>,
     ) {
+        let now = core.now;
         self.feedback.probe = Some(Probe { send_time, arrived_at: now, sequence, rate });
         let own = nodes.iter().find(|entry| entry.node == core.node);
         self.feedback.reception.assigned(own);
-        let due = self.objects.values_mut().filter_map(|object| object.probed().then_some(()));
+        let due = self.objects.values_mut().filter_map(|object| object.repeat_list().then_some(()));
         if due.count() > 0 {
             self.want_list(core);
         }
         let Some(rate) = rate.map(message::rate).filter(|_| !core.config.receiver.silent) else {
             return;
         };
-        if self.is_alone() || self.feedback.reception.role() != Role::Other {
+        if self.is_alone() || self.feedback.reception.role != Role::Other {
             self.answer(core);
         } else if !self.base.is_armed(Alarm::Feedback) && now >= self.feedback.quiet_until {
             let (grtt, most) = (self.timing.grtt, self.quiet());
@@ -169,10 +159,10 @@ impl Receiver {
     pub(crate) fn on_other_feedback(
         &mut self,
         core: &mut Core,
-        now: Time,
         cc: Option<CcFeedback>,
         report: Option<Report>,
     ) {
+        let now = core.now;
         let Some(cc) = cc.filter(|_| self.base.is_armed(Alarm::Feedback)) else { return };
         let is_covered = match self.coded_report() {
             Some(own) => report.is_some_and(|other| own.is_covered_by(&other)),
@@ -184,6 +174,9 @@ impl Receiver {
     }
 
     pub(super) fn emit_feedback(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        if !self.feedback.is_due {
+            return true;
+        }
         let report = self.coded_report().map(|report| report.encode());
         let report = report.as_ref().map(|value| [Extension { kind: EXT_REPORT, value }]);
         let others = report.as_ref().map_or(Extensions::NONE, |report| Extensions::new(report));

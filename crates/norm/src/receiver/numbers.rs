@@ -11,7 +11,7 @@ use crate::config::SyncPolicy;
 const SYNC_BACK: u64 = 255;
 
 /// Numbers of a sender's objects, unwrapped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Numbers {
     /// First and highest object received; `None` before the first.
     first: u64,
@@ -24,10 +24,6 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn new() -> Self {
-        Self { first: 0, newest: None, done: Ranges::new(), failed: Ranges::new(), refused: None }
-    }
-
     pub(super) fn memory(&self) -> usize {
         (self.done.len() + self.failed.len()) * 32
     }
@@ -143,7 +139,7 @@ mod tests {
 
     #[test]
     fn objects_without_room_do_not_seem_delivered() {
-        let mut numbers = Numbers::new();
+        let mut numbers = Numbers::default();
         let range = numbers.to_begin(7, (4, 4), SyncPolicy::Current);
         assert_eq!(range, 65_543..65_544);
         assert!(!numbers.begin(range.start, 65_543));

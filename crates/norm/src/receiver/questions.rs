@@ -1,7 +1,6 @@
 //! Questions of the sender's application, and the end of its session (RFC 5740 §4.2.3.2,
 //! §4.2.3.6).
 
-use engine::Time;
 use session::path::{Burst, Class};
 
 use super::{Receiver, SenderId, is_listed};
@@ -12,12 +11,12 @@ use crate::message::{Ack, Body, NodeId, NodeList};
 
 impl Receiver {
     /// Processes the end of the sender's session (§4.2.3.2): incomplete objects fail.
-    pub(super) fn on_end(&mut self, core: &mut Core, now: Time) {
-        if self.life.end() {
+    pub(super) fn on_end(&mut self, core: &mut Core) {
+        if std::mem::replace(&mut self.life.has_ended, true) {
             return;
         }
         let SenderId { path: peer, node: NodeId(node) } = self.sender;
-        self.abandon(core, now, &Failure::Ended);
+        self.abandon(core, &Failure::Ended);
         core.user.indicate(Indication::SenderEnded { peer, node });
     }
 
@@ -26,7 +25,6 @@ impl Receiver {
     pub(super) fn on_question(
         &mut self,
         core: &mut Core,
-        now: Time,
         (kind, id): (u8, u8),
         ackers: &NodeList<'_>,
     ) {
@@ -42,7 +40,7 @@ impl Receiver {
                 let SenderId { path: peer, node: NodeId(node) } = self.sender;
                 core.user.indicate(Indication::Question { peer, node, kind, id });
             }
-            QuestionState::Answered => self.want_answer(core, now),
+            QuestionState::Answered => self.want_answer(core),
             QuestionState::Waiting => {}
         }
     }
@@ -51,21 +49,21 @@ impl Receiver {
     pub(crate) fn answer_question(
         &mut self,
         core: &mut Core,
-        now: Time,
         (kind, id): (u8, u8),
         bytes: bytes::Bytes,
     ) -> bool {
         let is_known = self.answers.answer(kind, id, bytes);
         if is_known {
-            self.want_answer(core, now);
+            self.want_answer(core);
         }
         is_known
     }
 
     /// Schedules the reply within a round trip, so that not all receivers reply at once (§5.5.3).
-    fn want_answer(&mut self, core: &mut Core, now: Time) {
+    fn want_answer(&mut self, core: &mut Core) {
+        let now = core.now;
         if self.is_alone() {
-            self.answers.call();
+            self.answers.is_due = true;
             self.base.want(&mut core.shared, Class::Control);
         } else if !self.base.is_armed(Alarm::Answer) {
             let wait = self.timing.grtt.mul_f64(core.rng.unit());
@@ -75,14 +73,16 @@ impl Receiver {
 
     /// Sends the application's answers. Returns `false` if an answer must wait for the next batch.
     pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        while let Some((kind, id, bytes)) = self.answers.due() {
+        while self.answers.is_due
+            && let Some((kind, id, bytes)) = self.answers.due()
+        {
             let ack = Ack { id, ..self.ack(kind, burst.departure(), &bytes) };
             if !self.push(core, burst, Body::Ack(ack)) {
                 return false;
             }
             self.answers.went(kind, id);
         }
-        self.answers.all_went();
+        self.answers.is_due = false;
         true
     }
 }

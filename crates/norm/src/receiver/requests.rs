@@ -10,9 +10,9 @@ use super::{BACKOFF_OF_MANY, Receiver};
 use crate::config::Nacking;
 use crate::core::{Alarm, Core};
 use crate::grtt::backoff;
-use crate::incoming::Incoming;
 use crate::incoming::joined::EXT_LACKS;
 use crate::incoming::price::ItemPrice;
+use crate::incoming::{Incoming, RequestRound};
 use crate::message::{
     Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,
 };
@@ -35,19 +35,18 @@ pub(super) const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
 const NACKS_MAX: u32 = 16;
 
 /// State of a round of requests in a group (RFC 5740 §5.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Round {
+    #[default]
     Idle,
     /// Waiting for requests of others.
     Backoff,
     /// Waiting for repairs.
-    Holdoff {
-        since: Time,
-    },
+    Holdoff { since: Time },
 }
 
 /// Rounds of requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) round: Round,
     pub(super) due: bool,
@@ -70,20 +69,6 @@ impl Rounds {
     /// Stops all rounds.
     pub(super) fn stop(&mut self) {
         (self.round, self.due) = (Round::Idle, false);
-    }
-
-    pub(super) fn new() -> Self {
-        Self {
-            round: Round::Idle,
-            due: false,
-            sent: 0,
-            since: Time::ZERO,
-            first_at: Time::ZERO,
-            took: Duration::ZERO,
-            unanswered: 0,
-            answered_in: None,
-            arrivals: ArrivalRate::new(),
-        }
     }
 }
 
@@ -136,13 +121,14 @@ impl Receiver {
     }
 
     /// Starts to request missing data (§5.3).
-    pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
-        self.check_repairs_after(core, now, self.holdoff());
+    pub(crate) fn check_repairs(&mut self, core: &mut Core) {
+        self.check_repairs_after(core, self.holdoff());
     }
 
     /// Starts to request the segments that were not requested in the last `wait`. In small groups,
     /// new losses do not wait for repairs of other blocks.
-    pub(super) fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
+    pub(super) fn check_repairs_after(&mut self, core: &mut Core, wait: Duration) {
+        let now = core.now;
         if self.rests && self.lacks(Time::MAX) {
             self.rests = false;
             let wait = self.silence(core);
@@ -207,9 +193,9 @@ impl Receiver {
             };
         }
         let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
-        let price = self.item_price(core);
-        let lacks = self.request_joined(&mut writer, (now, since, price));
-        let is_all = lacks.is_none() && self.request_listed(&mut writer, (now, since, price));
+        let round = RequestRound { now, since, price: self.item_price(core) };
+        let lacks = self.request_joined(&mut writer, round);
+        let is_all = lacks.is_none() && self.request_listed(&mut writer, round);
         self.nack.sent += 1;
         self.nack.due = !is_all && self.nack.sent < NACKS_MAX && !writer.is_empty();
         let requests = writer.finish();
@@ -264,27 +250,23 @@ impl Receiver {
     fn request_joined(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        (now, since, price): (Time, Time, ItemPrice),
+        round: RequestRound,
     ) -> Option<u16> {
         let reach = self.reach;
         let mut objects = self.objects.range_mut(..=reach.object);
         objects.find_map(|(number, object)| {
             let block = (*number == reach.object).then_some(reach.block);
-            object.request_joined(writer, block, (now, since), price)
+            object.request_joined(writer, block, round)
         })
     }
 
     /// Lists missing data. Returns `false` if there was no room for all.
-    fn request_listed(
-        &mut self,
-        writer: &mut RequestWriter<'_>,
-        how: (Time, Time, ItemPrice),
-    ) -> bool {
+    fn request_listed(&mut self, writer: &mut RequestWriter<'_>, round: RequestRound) -> bool {
         let (reach, scheme) = (self.reach, self.scheme);
         let mut objects = self.objects.range_mut(..=reach.object);
         objects.all(|(number, object)| {
             let block = (*number == reach.object).then_some(reach.block);
-            object.request(writer, scheme, block, how)
+            object.request(writer, scheme, block, round)
         })
     }
 

@@ -124,11 +124,6 @@ impl Sender {
         congestion.map_or_else(|| self.segment_time(core), |congestion| congestion.interval())
     }
 
-    /// Loss of coded objects so far, and the number of segments that it was measured with.
-    pub(crate) fn loss(&self) -> Option<(f64, f64)> {
-        self.loss_before
-    }
-
     /// Processes a receiver's report on a coded object.
     pub(super) fn on_report(
         &mut self,
@@ -147,7 +142,7 @@ impl Sender {
         let most = (core.config.limits.receivers, is_single);
         let mut objects = self.objects.iter_mut();
         let object = objects.find(|object| object.number() == report.object)?;
-        object.reported(now, node, &report, &self.transmission, most);
+        object.on_report(now, node, &report, &self.transmission, most);
         self.loss_before = object.measured_loss().or(self.loss_before);
         if object.has_repairs() {
             self.base.want(&mut core.shared, Class::Repair);
@@ -186,7 +181,7 @@ impl Sender {
             return true;
         }
         let list = list_of(of, nack);
-        object.listed(core, (now, node, newest), &list, &self.transmission);
+        object.on_list(core, (now, node, newest), &list, &self.transmission);
         if !list.is_empty() {
             self.members.lacks(node, object.id.number);
         }
@@ -234,9 +229,7 @@ impl Sender {
         for object in &mut self.objects {
             object.judge(&self.transmission.terms);
         }
-        if self.objects.iter().any(Outgoing::has_repairs) {
-            self.base.want(&mut core.shared, Class::Repair);
-        }
+        self.want_repairs(core);
         self.check_flush(core, now);
     }
 

@@ -41,10 +41,6 @@ impl Sender {
         self.command(core, |commands, _, core| commands.end(core, now));
     }
 
-    pub(crate) fn commands(&self) -> &Commands {
-        &self.commands
-    }
-
     /// Notes how long a receiver waited before it replied to a probe. The CLR does not wait.
     pub(super) fn count_answer(&mut self, core: &Core, now: Time, ack: &Ack<'_>) {
         let waits =
@@ -54,7 +50,7 @@ impl Sender {
         let path = core.shared.paths.get(&self.path);
         let fixed = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
         let congestion = self.transmission.congestion.as_ref();
-        let rate = congestion.map_or(fixed, |congestion| congestion.rate());
+        let rate = congestion.map_or(fixed, |congestion| congestion.rate);
         let share = message::rate(cc.rate) / rate.max(1.0);
         let bias = match cc.flags.contains(CcFlags::START) {
             true => share / 2.0,

@@ -11,12 +11,13 @@ use super::{Sender, finished};
 use crate::config::EndGame;
 use crate::core::{Alarm, Core};
 use crate::indication::Failure;
-use crate::members::{Persistence, Standing};
+use crate::members::{Members, Persistence, Standing};
 use crate::message::{Body, Command, Extensions, NodeId, NodeList, Position};
 use crate::outgoing::{Announced, Outgoing};
+use crate::transmission::Output;
 
 /// Bytes of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
-pub(super) const FLUSH_HEADER: usize = 24;
+const FLUSH_HEADER: usize = 24;
 
 /// Minimum time between unacknowledged flushes. Over a path of microseconds, all of them would be
 /// sent before a receiver that is not scheduled could request anything.
@@ -46,10 +47,85 @@ struct Flush {
     through: u64,
     /// Whether the object is the last of all.
     is_end: bool,
+    poll: Poll,
+}
+
+/// State of an announcement.
+#[derive(Debug)]
+pub(super) struct Poll {
     /// Last receiver polled for an acknowledgement, if some did not fit in the same message.
     after: Option<NodeId>,
-    sent: u32,
-    due: bool,
+    /// Number of times that it was sent.
+    pub(super) sent: u32,
+    pub(super) due: bool,
+}
+
+/// Announced position, and who is polled for an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announcement {
+    pub(super) position: Position,
+    /// Number by which receivers acknowledge the position.
+    pub(super) through: u64,
+    pub(super) is_group: bool,
+    pub(super) most: Persistence,
+}
+
+impl Poll {
+    /// Announcement that is due at once, or later.
+    pub(super) fn new(due: bool) -> Self {
+        Self { after: None, sent: 0, due }
+    }
+
+    /// Repeats the announcement, if it was sent. Returns whether it was.
+    pub(super) fn repeat(&mut self) -> bool {
+        self.due |= self.sent > 0;
+        self.sent > 0
+    }
+
+    /// Sends an announcement (§4.2.3, §5.1.1) in as many messages as needed to name the receivers
+    /// that are polled (§5.5.3). Returns `false` if the rest must wait for the next batch.
+    pub(super) fn emit(
+        &mut self,
+        out: &mut Output<'_, '_>,
+        members: &mut Members,
+        announcement: Announcement,
+    ) -> bool {
+        let Announcement { position, through, is_group, most } = announcement;
+        let (end, receivers) = (out.core.config.sender.end, out.core.config.sender.receivers);
+        // Receivers whose replies to probes were suppressed are not known yet.
+        let are_unknown = is_group && receivers == 0 && self.sent == 0;
+        let whoever = are_unknown || members.expects_others(receivers);
+        loop {
+            let now = out.departure();
+            let room = (out.burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
+            let mut nodes = match end {
+                EndGame::Acknowledged => {
+                    members.to_ask(through, whoever, (now, most), (self.after, room + 1))
+                }
+                EndGame::Flush => Vec::new(),
+            };
+            let is_last = nodes.len() <= room;
+            nodes.truncate(room);
+            let body = Body::Command(Command::Flush {
+                sender: out.transmission.header(),
+                fec: position.fec,
+                object: position.object,
+                id: position.id,
+                ackers: NodeList::new(&nodes),
+                others: Extensions::NONE,
+            });
+            if !out.push(body) {
+                return false;
+            }
+            members.requested(&nodes, out.departure());
+            self.after = nodes.last().copied().filter(|_| !is_last);
+            if is_last {
+                self.due = false;
+                self.sent += 1;
+                return true;
+            }
+        }
+    }
 }
 
 /// Flushes of a sender.
@@ -63,12 +139,11 @@ pub(super) struct Flushes {
 impl Flushes {
     /// Repeats the current announcement. Returns whether there is one.
     pub(super) fn repeat(&mut self) -> bool {
-        let sent = self.under_way.as_mut().filter(|flush| flush.sent > 0);
-        sent.map(|flush| flush.due = true).is_some()
+        self.under_way.as_mut().is_some_and(|flush| flush.poll.repeat())
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.under_way.as_ref().is_some_and(|flush| flush.due)
+        self.under_way.as_ref().is_some_and(|flush| flush.poll.due)
     }
 
     /// Stops announcements.
@@ -87,7 +162,7 @@ impl Sender {
         // The written part of a stream is announced separately.
         let end = self.objects.iter().rev().find(|object| !object.is_open_stream());
         let is_end = end.is_some_and(|object| object.id.number == last);
-        Some((last, is_end && !self.repairs.is_collecting()))
+        Some((last, is_end && !self.repairs.is_collecting))
     }
 
     /// Announces a new position up to which everything was sent.
@@ -106,7 +181,7 @@ impl Sender {
         match self.flushes.under_way.as_mut() {
             Some(flush) if (flush.through, flush.is_end) == (through, is_end) => return,
             // An announcement that was not sent yet takes the new position.
-            Some(flush) if flush.sent == 0 && !is_end => {
+            Some(flush) if flush.poll.sent == 0 && !is_end => {
                 flush.through = through;
                 return;
             }
@@ -115,7 +190,8 @@ impl Sender {
         // One request for all small objects of a round trip: not more acknowledgements than
         // segments.
         let due = is_end || wait.is_zero();
-        self.flushes.under_way = Some(Flush { through, is_end, after: None, sent: 0, due });
+        let poll = Poll::new(due);
+        self.flushes.under_way = Some(Flush { through, is_end, poll });
         // Acknowledgements that arrived during the repairs suffice.
         self.finish_objects(core, now);
         if self.objects.is_empty() {
@@ -139,11 +215,11 @@ impl Sender {
         self.check_flush(core, now);
         let robust = core.config.sender.robust_factor;
         let Some(flush) = self.flushes.under_way.as_mut() else { return };
-        if core.config.sender.end == EndGame::Flush && flush.sent >= robust {
+        if core.config.sender.end == EndGame::Flush && flush.poll.sent >= robust {
             let open = usize::from(self.objects.back().is_some_and(Outgoing::is_open_stream));
             self.finish_front(core, self.objects.len() - open, None, |_| Ok(()));
         } else if !self.base.is_armed(Alarm::Flush) {
-            flush.due = true;
+            flush.poll.due = true;
             self.base.want(&mut core.shared, Class::Control);
         }
     }
@@ -201,12 +277,11 @@ impl Sender {
         let mut last = None;
         for mut object in self.objects.drain(..count) {
             object.close(core);
-            core.free.push(object.handle());
+            core.free.push(object.handle);
             last = Some(object.id.number);
             let standing = self.members.standing(object.id.number, core.config.sender.receivers);
-            let is_confirmed = standing.have > 0
-                && standing.have >= self.members.len()
-                && !self.members.are_more();
+            let is_confirmed =
+                standing.have > 0 && standing.have >= self.members.len() && !self.members.are_more;
             let is_taken = taken == Some(object.id.number);
             let result = if is_taken { Ok(()) } else { result(standing) };
             finished(core, &object, result, (standing.have, is_confirmed || is_taken));
@@ -217,49 +292,28 @@ impl Sender {
         self.rest(core);
     }
 
-    /// Announces the end (§4.2.3, §5.1.1) and requests acknowledgements (§5.5.3), in as many
-    /// messages as needed to name the receivers.
+    /// Announces the end, and requests acknowledgements.
     pub(super) fn emit_flush(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let through = self.flushes.under_way.as_ref().map(|flush| flush.through);
-        let Some(position) = through.and_then(|through| self.end_of(core, through)) else {
+        let most = self.persistence(core);
+        let through = self.flushes.under_way.as_ref().map_or(0, |flush| flush.through);
+        let position = self.end_of(core, through);
+        let (Some(position), Some(flush)) = (position, self.flushes.under_way.as_mut()) else {
             self.end_flush(core);
             return true;
         };
-        loop {
-            let room = (burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
-            let mut nodes = self.ackers(core, burst.departure(), room + 1);
-            let is_last = nodes.len() <= room;
-            nodes.truncate(room);
-            let body = Body::Command(Command::Flush {
-                sender: self.transmission.header(),
-                fec: position.fec,
-                object: position.object,
-                id: position.id,
-                ackers: NodeList::new(&nodes),
-                others: Extensions::NONE,
-            });
-            if !self.transmission.push(core, burst, body) {
-                return false;
-            }
-            self.members.requested(&nodes, burst.departure());
-            let Some(flush) = self.flushes.under_way.as_mut() else { return true };
-            flush.after = nodes.last().copied().filter(|_| !is_last);
-            if is_last {
-                flush.due = false;
-                flush.sent += 1;
-                break;
-            }
+        let announcement = Announcement { position, through, is_group: self.is_group, most };
+        let mut out = Output { core, transmission: &mut self.transmission, burst };
+        if !flush.poll.emit(&mut out, &mut self.members, announcement) {
+            return false;
         }
-        for object in self.objects.iter_mut().filter(|object| Some(object.id.number) <= through) {
+        let (at, sent) = (burst.departure(), flush.poll.sent);
+        for object in self.objects.iter_mut().filter(|object| object.id.number <= through) {
             let first = object.announced.map(|end| end.first);
             let is_again = first.is_some();
-            object.announced =
-                Some(Announced { first: first.unwrap_or(burst.departure()), is_again });
+            object.announced = Some(Announced { first: first.unwrap_or(at), is_again });
         }
-        let at = burst.departure();
         let answers = self.segment_time(core) * self.members.len();
         self.flushes.earliest = at + self.transmission.twice().max(answers);
-        let sent = self.flushes.under_way.as_ref().map_or(0, |flush| flush.sent);
         let wait = self.flush_gap(core, at, sent);
         self.base.alarm(&mut core.shared, Alarm::Flush, at, wait);
         true
@@ -282,21 +336,6 @@ impl Sender {
         let is_silent = sent > 1 && now.since(self.base.last_received) >= twice;
         let often = (self.transmission.round_trip() / FLUSHES_IN_SILENCE).max(FLUSH_GAP_IN_SILENCE);
         if is_silent { often } else { twice }
-    }
-
-    /// Next receivers to poll for an acknowledgement, at most `max`.
-    fn ackers(&self, core: &Core, now: Time, max: usize) -> Vec<NodeId> {
-        let config = &core.config.sender;
-        let Some(flush) =
-            self.flushes.under_way.as_ref().filter(|_| config.end == EndGame::Acknowledged)
-        else {
-            return Vec::new();
-        };
-        let most = self.persistence(core);
-        // Receivers whose replies to probes were suppressed are not known yet.
-        let are_unknown = self.is_group && config.receivers == 0 && flush.sent == 0;
-        let whoever = are_unknown || self.members.expects_others(config.receivers);
-        self.members.to_ask(flush.through, whoever, (now, most), (flush.after, max))
     }
 
     /// The last segment of an object.

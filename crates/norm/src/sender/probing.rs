@@ -8,7 +8,7 @@ use session::path::{Burst, Class, Path};
 
 use super::Sender;
 use crate::config::EndGame;
-use crate::congestion::{Beginning, Congestion};
+use crate::congestion::{Congestion, Setup};
 use crate::core::{Alarm, Core, send_time, since_sent};
 use crate::indication::Limit;
 use crate::message::{
@@ -31,7 +31,7 @@ impl Sender {
             return;
         }
         let light = core.shared.paths.get(&self.path).and_then(Path::light);
-        let beginning = Beginning {
+        let setup = Setup {
             segment: core.shared.paths.get(&self.path).map_or(0, Path::mtu),
             ceiling: self.ceiling(core),
             grtt: self.transmission.round_trip(),
@@ -41,7 +41,7 @@ impl Sender {
             robust_factor: core.config.sender.robust_factor,
             late: core.config.catch_up,
         };
-        let congestion = Congestion::new(beginning);
+        let congestion = Congestion::new(setup);
         self.transmission.grtt.set_least(congestion.interval());
         self.transmission.congestion = Some(Box::new(congestion));
     }
@@ -71,7 +71,7 @@ impl Sender {
             congestion.set_ceiling(ceiling);
             congestion.probes(at, sequence, (is_busy, grtt));
             entries = congestion.entries();
-            rate = congestion.rate();
+            rate = congestion.rate;
         }
         let body = Body::Command(Command::Cc {
             sender: self.transmission.header(),
@@ -179,7 +179,9 @@ impl Sender {
         (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
     ) {
         self.base.last_received = now;
-        self.received_of_stream(node, now);
+        if let Some(flow) = self.flow.as_mut() {
+            flow.members.received(node, now);
+        }
         let took = self.took(now, response);
         if let Some(took) = took {
             let took = self.transmission.grtt.answered(took);
@@ -193,10 +195,9 @@ impl Sender {
             core.user.limit_reached(Limit::Receivers);
             let before = now - self.transmission.twice().max(SILENT_MIN);
             let Some(former) = self.members.make_room(before) else { return };
-            self.gone_from_stream(former);
+            self.all_members().for_each(|members| members.remove(former));
         }
-        self.members.insert(node, now);
-        self.received_on_stream(node, now);
+        self.all_members().for_each(|members| members.insert(node, now));
         self.judge_group(core);
         if core.config.sender.end == EndGame::Acknowledged
             && !self.is_group
@@ -225,9 +226,9 @@ impl Sender {
         {
             self.transmission.grtt.believe(took);
         }
-        let before = congestion.rate();
+        let before = congestion.rate;
         congestion.received(now, node, &cc, (took, grtt));
-        let is_changed = congestion.rate().total_cmp(&before).is_ne();
+        let is_changed = congestion.rate.total_cmp(&before).is_ne();
         self.transmission.grtt.set_least(congestion.interval());
         if is_changed {
             // Held-back messages may be sent earlier.

@@ -16,9 +16,9 @@ use crate::outgoing::Outgoing;
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     /// Whether requests are being collected.
-    is_collecting: bool,
+    pub(super) is_collecting: bool,
     /// Whether requests and reports must be advertised to receivers that cannot receive them.
-    adv_due: bool,
+    pub(super) adv_due: bool,
     /// Position up to which requested objects are no longer available.
     squelch: Option<Position>,
     /// Lowest reported rate that not all receivers received.
@@ -26,14 +26,6 @@ pub(super) struct Repairs {
 }
 
 impl Repairs {
-    pub(super) fn is_collecting(&self) -> bool {
-        self.is_collecting
-    }
-
-    pub(super) fn is_advertisement_due(&self) -> bool {
-        self.adv_due
-    }
-
     /// Notes a report that the others did not receive: the lowest rate is advertised.
     pub(super) fn suppress(&mut self, cc: CcFeedback) {
         let is_lower = |other: &CcFeedback| message::rate(other.rate) <= message::rate(cc.rate);
@@ -159,7 +151,7 @@ impl Sender {
         }
         self.repairs.adv_due = false;
         self.repairs.suppressing = None;
-        self.objects.iter_mut().for_each(Outgoing::was_published);
+        self.objects.iter_mut().for_each(Outgoing::on_published);
         true
     }
 
@@ -171,9 +163,7 @@ impl Sender {
         for object in &mut self.objects {
             object.commit(core, now, &mut self.transmission, is_last);
         }
-        if self.objects.iter().any(Outgoing::has_repairs) {
-            self.base.want(&mut core.shared, Class::Repair);
-        }
+        self.want_repairs(core);
         self.check_flush(core, now);
         self.check_stream(core, now);
     }

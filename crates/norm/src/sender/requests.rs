@@ -200,7 +200,6 @@ impl Sender {
 
 /// Largest number of segments missing from each requested block, if reported.
 fn lacks(nack: &Nack<'_>) -> Option<u16> {
-    let mut others = nack.others.iter();
-    let value = others.find(|extension| extension.kind == EXT_LACKS)?.value;
-    value.last_chunk::<2>().map(|count| u16::from_be_bytes(*count)).filter(|count| *count > 0)
+    let count = nack.others.find(EXT_LACKS)?.last_chunk()?;
+    Some(u16::from_be_bytes(*count)).filter(|count| *count > 0)
 }

@@ -1,23 +1,20 @@
 //! Sending of a stream: takes its bytes, requests acknowledgements, and releases old blocks.
 
-use std::time::Duration;
-
 use engine::Time;
 use session::path::Burst;
 
-use super::flush::FLUSH_HEADER;
+use super::flush::{Announcement, Poll};
 use super::{Alarm, Class, Core, Failure, Outgoing, Sender};
 use crate::config::EndGame;
 use crate::indication::Indication;
 use crate::members::{Members, Persistence};
-use crate::message::{
-    Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, NodeId, NodeList, Position,
-};
+use crate::message::{Ack, FIELD_BITS_ASSUMED, NodeId, Position};
+use crate::transmission::Output;
 
 /// Receivers' progress in a stream. Members acknowledge segments, counted from 1.
 #[derive(Debug)]
 pub(super) struct Flow {
-    members: Members,
+    pub(super) members: Members,
     mark: Option<Mark>,
     /// Earliest time for the next watermark.
     next: Time,
@@ -32,12 +29,9 @@ struct Mark {
     bytes: u64,
     /// Whether the segment was the last one written.
     is_end: bool,
-    /// Last receiver polled, if some did not fit in the same message.
-    after: Option<NodeId>,
-    sent: u32,
     /// Time of the first announcement.
     since: Option<Time>,
-    due: bool,
+    poll: Poll,
 }
 
 impl Sender {
@@ -63,40 +57,16 @@ impl Sender {
         }
     }
 
-    /// Notes a new receiver.
-    pub(super) fn received_on_stream(&mut self, node: NodeId, now: Time) {
-        if let Some(flow) = self.flow.as_mut() {
-            flow.members.insert(node, now);
-        }
-    }
-
-    /// Notes a message of a receiver.
-    pub(super) fn received_of_stream(&mut self, node: NodeId, now: Time) {
-        if let Some(flow) = self.flow.as_mut() {
-            flow.members.received(node, now);
-        }
-    }
-
-    /// Excludes an outage of a direction of the path, in which no message arrives, from all
-    /// waits.
-    pub(super) fn shift_stream(&mut self, away: Duration) {
-        if let Some(flow) = self.flow.as_mut() {
-            flow.members.shift(away);
-        }
+    /// Members that acknowledge objects, and those that acknowledge segments.
+    pub(super) fn all_members(&mut self) -> impl Iterator<Item = &mut Members> {
+        let flow = self.flow.as_mut().map(|flow| &mut flow.members);
+        std::iter::once(&mut self.members).chain(flow)
     }
 
     /// Resumes after an outage of the path or of its return link.
     pub(super) fn resume_stream(&mut self) {
-        let mark = self.flow.as_mut().and_then(|flow| flow.mark.as_mut());
-        if let Some(mark) = mark.filter(|mark| mark.sent > 0) {
-            mark.due = true;
-        }
-    }
-
-    /// Forgets a receiver that another replaces.
-    pub(super) fn gone_from_stream(&mut self, node: NodeId) {
-        if let Some(flow) = self.flow.as_mut() {
-            flow.members.remove(node);
+        if let Some(mark) = self.flow.as_mut().and_then(|flow| flow.mark.as_mut()) {
+            mark.poll.repeat();
         }
     }
 
@@ -138,7 +108,7 @@ impl Sender {
                 self.base.alarm(&mut core.shared, Alarm::Room, now, at.since(now));
             }
         }
-        if stream.has_room_again() {
+        if stream.announce_room() {
             let id = stream.id;
             core.user.indicate(Indication::Writable { id });
         }
@@ -153,7 +123,7 @@ impl Sender {
             return;
         };
         let is_asking = core.config.sender.end == EndGame::Acknowledged;
-        let is_idle = stream.is_idle() && !self.repairs.is_collecting();
+        let is_idle = stream.is_idle() && !self.repairs.is_collecting;
         let sent = stream.segments_sent();
         let at = match &flow.mark {
             Some(mark) if is_idle && (mark.at < sent || !mark.is_end) => sent,
@@ -172,13 +142,14 @@ impl Sender {
             let wait = flow.next.since(now);
             let due = wait.is_zero();
             let is_end = is_idle;
-            flow.mark = Some(Mark { at, bytes, is_end, after: None, sent: 0, since: None, due });
+            let poll = Poll::new(due);
+            flow.mark = Some(Mark { at, bytes, is_end, since: None, poll });
             self.base.disarm(&mut core.shared, Alarm::Watermark);
             if !due {
                 self.base.alarm(&mut core.shared, Alarm::Watermark, now, wait);
             }
         }
-        if flow.mark.as_ref().is_some_and(|mark| mark.due) {
+        if flow.mark.as_ref().is_some_and(|mark| mark.poll.due) {
             self.base.want(&mut core.shared, Class::Control);
         }
         self.make_room(core, now);
@@ -198,7 +169,7 @@ impl Sender {
         // The receiver is active, and is polled further.
         flow.members.lacks(node, u64::MAX);
         if let Some(mark) = flow.mark.as_mut() {
-            (mark.due, mark.sent) = (true, 0);
+            (mark.poll.due, mark.poll.sent) = (true, 0);
         }
     }
 
@@ -228,7 +199,7 @@ impl Sender {
     pub(super) fn mark_again(&mut self, core: &mut Core, now: Time) {
         self.finish_mark(core, now);
         if let Some(mark) = self.flow.as_mut().and_then(|flow| flow.mark.as_mut()) {
-            mark.due = true;
+            mark.poll.due = true;
             self.base.want(&mut core.shared, Class::Control);
         }
     }
@@ -244,11 +215,11 @@ impl Sender {
         let Some(mark) = flow.mark.as_ref() else { return };
         let standing = flow.members.standing(mark.at, config.receivers);
         let is_over = match config.end {
-            EndGame::Flush => mark.sent >= config.robust_factor,
+            EndGame::Flush => mark.poll.sent >= config.robust_factor,
             EndGame::Acknowledged => {
                 // In a group of unknown size, all receivers get time to reply.
                 let late = mark.since.is_some_and(|since| now >= since + wait);
-                let is_announced = !are_unknown || !mark.is_end || mark.sent >= 2 && late;
+                let is_announced = !are_unknown || !mark.is_end || mark.poll.sent >= 2 && late;
                 let is_in_vain = flow.members.is_in_vain(mark.at, config.receivers, (now, most));
                 if is_in_vain && !standing.is_complete() {
                     stream.failure = Some(match standing.expected {
@@ -264,57 +235,33 @@ impl Sender {
         if !is_over {
             return;
         }
-        stream.was_announced(mark.at);
+        stream.on_announced(mark.at);
         let (id, bytes, acknowledged) = (stream.id, mark.bytes, standing.have);
         core.user.indicate(Indication::Flushed { id, bytes, acknowledged });
         self.end_mark(core);
         self.check_stream(core, now);
     }
 
-    /// Sends the watermark, in as many messages as needed to name the receivers that are polled for
-    /// an acknowledgement. Returns `false` if that must wait for the next batch.
+    /// Sends the watermark. Returns `false` if that must wait for the next batch.
     pub(super) fn emit_mark(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
         let most = self.persistence(core);
-        let (fec, receivers) = (core.config.sender.fec, core.config.sender.receivers);
-        let is_asking = core.config.sender.end == EndGame::Acknowledged;
         let stream = self.objects.back().filter(|object| object.is_open_stream());
         let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else { return true };
-        let is_held = self.repairs.is_collecting() || stream.has_repairs();
-        let Some(mark) = flow.mark.as_mut().filter(|mark| mark.due && !is_held) else {
+        let is_held = self.repairs.is_collecting || stream.has_repairs();
+        let Some(mark) = flow.mark.as_mut().filter(|mark| mark.poll.due && !is_held) else {
             return true;
         };
-        loop {
-            let room = (burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
-            let whoever = self.is_group && receivers == 0 && mark.sent == 0
-                || flow.members.expects_others(receivers);
-            let mut nodes = match is_asking {
-                true => flow.members.to_ask(mark.at, whoever, (now, most), (mark.after, room + 1)),
-                false => Vec::new(),
-            };
-            let is_last = nodes.len() <= room;
-            nodes.truncate(room);
-            let body = Body::Command(Command::Flush {
-                sender: self.transmission.header(),
-                fec,
-                object: stream.number(),
-                id: stream.segment_id(mark.at),
-                ackers: NodeList::new(&nodes),
-                others: Extensions::NONE,
-            });
-            if !self.transmission.push(core, burst, body) {
-                return false;
-            }
-            flow.members.requested(&nodes, now);
-            mark.after = nodes.last().copied().filter(|_| !is_last);
-            if is_last {
-                break;
-            }
+        let (fec, object) = (core.config.sender.fec, stream.number());
+        let position = Position { fec, object, id: stream.segment_id(mark.at) };
+        let is_group = self.is_group;
+        let announcement = Announcement { position, through: mark.at, is_group, most };
+        let mut out = Output { core, transmission: &mut self.transmission, burst };
+        if !mark.poll.emit(&mut out, &mut flow.members, announcement) {
+            return false;
         }
-        mark.due = false;
-        mark.sent += 1;
         mark.since.get_or_insert(now);
-        let (sent, twice) = (mark.sent, self.transmission.twice());
+        let (sent, twice) = (mark.poll.sent, self.transmission.twice());
         // At most one request per round trip, and its acknowledgements.
         flow.next = now + if self.is_group { twice } else { twice / 2 };
         let wait = match core.config.sender.end {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::Time;
 
 use super::world::{PATH, World, content, lose_numbers, lose_one_in, name};
-use crate::{Config, EndGame, ObjectId, Session, Waste, profile};
+use crate::{Config, EndGame, ObjectId, Waste, profile};
 
 fn coded(waste: Waste) -> Config {
     let mut config = profile("coded").expect("there is such a profile");
@@ -270,7 +270,7 @@ fn blocks_whose_states_were_dropped_are_repaired() {
     for seed in 0..5 {
         let (mut world, id, file) = many_blocks(1_000, seed);
         let engine = &mut world.sides[0].engine;
-        let Some(Session::Sender(sender)) = engine.slots.get_mut(engine.senders[&PATH]) else {
+        let Some(sender) = engine.senders.get_mut(&PATH) else {
             panic!("it has no sender");
         };
         sender.object(id.number).expect("it has the object").limit_states(30 << 10);

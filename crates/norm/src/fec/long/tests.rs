@@ -22,7 +22,7 @@ fn rows(code: Long, data: &[u8], rows: Range<u16>) -> Vec<u8> {
 /// Rows computed by the library, for the number of rows that it is to compute.
 fn library(code: Long, data: &[u8], count: usize) -> Vec<u8> {
     let len = code.symbol_len();
-    let source = usize::from(code.source());
+    let source = usize::from(code.source);
     let encoder = HighRateEncoder::new(source, count, len, NoSimd::new(), None);
     let mut encoder = encoder.expect("there is such a code");
     let mut padded = data.to_vec();

@@ -9,6 +9,7 @@ use crate::coding::Coding;
 use crate::grtt::Grtt;
 use crate::outgoing::Symbols;
 use crate::profile;
+use crate::transmission::Transmission;
 
 const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -22,7 +23,7 @@ fn sent(blocks: u32, block_len: u16, is_one_way: bool) -> (Core, Transmission, O
     let id = ObjectId { peer: PathId(0), sender: 1, number: 7 };
     let content = Content::File(FileName::file("source").expect("a name"));
     let mut object = Outgoing::new(id, Slots::<()>::new().reserve(), content, Bytes::new());
-    object.will_be_coded(is_one_way.then_some(3));
+    object.set_coded(is_one_way.then_some(3));
     let size = 1000 * u64::from(block_len) * u64::from(blocks);
     object.opened(&mut core, FileId(1), size);
     let cut = Cut { segment: 1000, room: 1400, coding, loss: None, has_fti: true };
@@ -30,7 +31,7 @@ fn sent(blocks: u32, block_len: u16, is_one_way: bool) -> (Core, Transmission, O
     object.at = Position { block: blocks, symbol: 0 };
     object.source.as_mut().expect("it is open").skip_to(size);
     object.has_begun = true;
-    object.info_turn.end();
+    object.info_turn.is_due = false;
     core.shared.effects.clear();
     (core, transmission, object)
 }
@@ -40,7 +41,7 @@ fn carousels_count_more_segments_than_32_bits_hold() {
     let most = u32::MAX;
     let mut coded = Coded { total: most.into(), ..Coded::default() };
     coded.change(0, |state| (state.sent, state.goal) = (most.into(), most.into()));
-    coded.went(0, 0, Time::ZERO);
+    coded.on_sent(0, 0, Time::ZERO);
     assert_eq!((coded.total, coded.blocks[&0].sent), (1 << 32, 1 << 32));
     // A round after as many segments still has a goal.
     let (_, transmission, mut object) = sent(1, 100, true);
@@ -60,7 +61,7 @@ fn segments_sent_again_are_remembered_within_a_bound() {
         let mut number = 0;
         for block in 0..100 {
             for _ in 0..10_000 {
-                object.again_went((block, 3), number, Time::ZERO, &shape);
+                object.on_repeated((block, 3), number, Time::ZERO, &shape);
                 number += 1;
             }
         }
@@ -79,7 +80,7 @@ fn states_of_blocks_are_dropped_and_restored() {
     object.limit_states(MOST);
     for (number, at) in (0..5_000).flat_map(|block| (0..4).map(move |at| (block, at))).enumerate() {
         object.at = Position { block: at.0, symbol: at.1 };
-        object.source_went(number as u64, Time::ZERO, &shape);
+        object.on_source_sent(number as u64, Time::ZERO, &shape);
         assert!(object.coded.kept.bytes <= MOST);
     }
     object.at = Position { block: 5_000, symbol: 0 };
