@@ -25,6 +25,9 @@ use crate::plan::{self, EnginePlan, PathPlan, unresolved};
 use crate::scenario::{Content, Scenario, Transfer};
 use crate::topology::Topology;
 
+/// `ended` of a run that reached its limit of events.
+pub(crate) const EVENT_LIMIT: &str = "event limit";
+
 /// Outputs of a run.
 #[derive(Default)]
 pub struct Recorders {
@@ -180,7 +183,7 @@ pub fn run_unless(
     let ended = match outcome {
         Outcome::Idle => "idle".to_owned(),
         Outcome::TimeLimit => "time limit".to_owned(),
-        Outcome::EventLimit => "event limit".to_owned(),
+        Outcome::EventLimit => EVENT_LIMIT.to_owned(),
         Outcome::Cancelled => "cancelled".to_owned(),
         Outcome::Stuck { host, why } => {
             format!("stuck: {}: {why}", simulation.world.host_name(host))
