@@ -9,6 +9,8 @@
 mod compute;
 #[cfg(any(feature = "compute", feature = "sockets"))]
 mod contacts;
+#[cfg(any(feature = "emulate", feature = "sockets"))]
+mod doubts;
 #[cfg(feature = "emulate")]
 mod emulate;
 mod exit;
