@@ -340,12 +340,15 @@ impl Plan {
             return Ok(None);
         }
         let (ended, events) = (run.ended, run.events);
-        let is_cut = ended == run::EVENT_LIMIT;
         let mut transfers = run.transfers.into_iter();
         let mut metrics = transfers
             .next()
             .ok_or_else(|| SpecError::invalid("a compared world has one transfer".to_owned()))?;
-        if ended != "idle" {
+        let is_limited = ended == run::EVENT_LIMIT;
+        // What follows a completed transfer, such as timers of nodes, is not worth the budget.
+        let is_over = is_limited && self.events.is_some() && metrics.completed;
+        let is_cut = is_limited && !is_over;
+        if ended != "idle" && !is_over {
             metrics.completed = false;
             metrics.failure.get_or_insert(ended);
         }

@@ -143,7 +143,7 @@ impl<'a> Field<'a> {
             return Ok(false);
         }
         // The first run of each shows what the others cost.
-        let packets = FIRST * all - (all - self.budget);
+        let packets = (FIRST * all).min(self.budget);
         let first = self.affordable_runs(left, some(20_000_000, SHORT_RUNS, 16), packets);
         if !self.run(left, first, most, cancelled)? {
             return Ok(false);
@@ -168,20 +168,16 @@ impl<'a> Field<'a> {
         let content = crate::content::made_up(self.question.seed, 0, sizes[2])?;
         let runs = sizes.len() * SHORT_RUNS as usize * self.tried.len();
         let most = SHORT * self.budget / runs as f64;
+        let which: Vec<_> = (0..self.tried.len())
+            .flat_map(|index| (0..SHORT_RUNS).map(move |run| (index, run)))
+            .collect();
         for (index, size) in sizes.into_iter().enumerate() {
             let content = content.slice(..usize::try_from(size).unwrap_or(0));
-            let plan = self.plan(content, most);
-            let tasks: Vec<_> = self
-                .tried
-                .iter()
-                .flat_map(|tried| (0..SHORT_RUNS).map(|run| tried.task(run)))
-                .collect();
-            let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+            let Some(found) = self.measured(&content, &which, most, cancelled)? else {
                 return Ok(false);
             };
-            for (at, runs) in found.chunks(SHORT_RUNS as usize).enumerate() {
-                self.charge(at, runs);
-                self.tried[at].short[index] = runs.to_vec();
+            for (tried, runs) in self.tried.iter_mut().zip(found.chunks(SHORT_RUNS as usize)) {
+                tried.short[index] = runs.to_vec();
             }
         }
         Ok(true)
@@ -230,14 +226,46 @@ impl<'a> Field<'a> {
         Ok(true)
     }
 
-    /// Comparison of this content whose runs end once they take `most` packets of the budget, or
-    /// many times what the file needs.
+    /// Comparison of this content whose runs end once they take `most` packets of the budget.
     fn plan(&self, content: Bytes, most: f64) -> Plan {
+        Plan { events: Some((most * EVENTS_PER_PACKET) as u64), ..self.question.plan(content) }
+    }
+
+    /// Results of the runs with these numbers of transports, of `most` packets each, or many times
+    /// what the file needs. Runs that end early are repeated while their part of the budget doubles.
+    /// `None` if it was cancelled.
+    fn measured(
+        &mut self,
+        content: &Bytes,
+        which: &[(usize, u32)],
+        most: f64,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<Vec<Measured>>, RunError> {
         let packets = (content.len() as u64).div_ceil(self.facts.payload).max(1) as f64;
         let arriving = (1.0 - self.facts.loss_there).max(0.1);
         let least = RUN_LEAST * packets / arriving * f64::from(self.question.receivers.max(1));
-        let events = least.max(most) * EVENTS_PER_PACKET;
-        Plan { events: Some(events as u64), ..self.question.plan(content) }
+        let mut most = most.max(least);
+        let mut found: Vec<Option<Measured>> = vec![None; which.len()];
+        loop {
+            let is_open = |at: &usize| found[*at].as_ref().is_none_or(|run| run.is_cut);
+            let open: Vec<_> = (0..which.len()).filter(is_open).collect();
+            let plan = self.plan(content.clone(), most);
+            let task = |(index, run): (usize, u32)| self.tried[index].task(run);
+            let tasks: Vec<_> = open.iter().map(|at| task(which[*at])).collect();
+            let Some(runs) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+                return Ok(None);
+            };
+            for (at, run) in open.into_iter().zip(runs) {
+                self.charge(which[at].0, std::slice::from_ref(&run));
+                found[at] = Some(run);
+            }
+            let cut = found.iter().flatten().filter(|run| run.is_cut).count();
+            let part = FIRST * self.budget / cut.max(1) as f64;
+            if cut == 0 || part < 2.0 * most {
+                return Ok(Some(found.into_iter().flatten().collect()));
+            }
+            most = part;
+        }
     }
 
     /// Takes some runs of a transport from the budget.
@@ -313,7 +341,6 @@ impl<'a> Field<'a> {
         cancelled: &AtomicBool,
     ) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, self.question.size.bytes())?;
-        let plan = self.plan(content, most);
         let open = |tried: &Tried| {
             let from = u32::try_from(tried.runs.len()).unwrap_or(runs);
             if tried.is_settled() { runs..runs } else { from..runs }
@@ -323,13 +350,10 @@ impl<'a> Field<'a> {
             .enumerate()
             .flat_map(|(index, tried)| open(tried).map(move |run| (index, run)))
             .collect();
-        let tasks: Vec<_> =
-            which.iter().map(|(index, run)| self.tried[*index].task(*run)).collect();
-        let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+        let Some(found) = self.measured(&content, &which, most, cancelled)? else {
             return Ok(false);
         };
         for ((index, _), measured) in which.into_iter().zip(found) {
-            self.charge(index, std::slice::from_ref(&measured));
             self.tried[index].runs.push(measured);
         }
         Ok(true)

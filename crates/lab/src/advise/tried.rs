@@ -37,8 +37,12 @@ impl Tried {
         self.protocol == found.protocol && self.one_way == found.one_way
     }
 
-    /// Whether another run would be the same: losses are not random, and the first runs were equal.
+    /// Whether another run would be the same: it would end early, or losses are not random and the
+    /// first runs were equal.
     pub(super) fn is_settled(&self) -> bool {
+        if self.runs.iter().any(|run| run.is_cut) {
+            return true;
+        }
         let times = || self.runs.iter().map(|run| run.metrics.delivered_s.unwrap_or(f64::INFINITY));
         let slowest = times().fold(0.0, f64::max);
         self.runs.len() > 1

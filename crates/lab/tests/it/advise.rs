@@ -522,6 +522,17 @@ fn the_budget_holds_for_events() {
 }
 
 #[test]
+fn events_after_a_completed_transfer_do_not_count() {
+    // Until the lifetime of bundles ends, the link goes down thousands of times.
+    let every = "4 s+2 s+2 s".parse().unwrap();
+    let spec = LinkSpec { outage_every: Some(every), ..link(1_000_000, 0.2, 0.0) };
+    let found = advice(&Question { budget: seconds(1.0), ..question(spec, 400_000) });
+    let cut: Vec<_> =
+        found.ranking.iter().filter(|row| row.failures.contains_key(advise::CUT)).collect();
+    assert!(cut.is_empty(), "{cut:?}");
+}
+
+#[test]
 fn deadlines_are_met_or_missed() {
     let within = |seconds| Question {
         deadline: Some(Span(Duration::from_secs(seconds))),
