@@ -327,6 +327,11 @@ pub(crate) const ENVIRONMENT: &[Entry] = &[
         &["send", "recv", "get", "link", "emu"],
     ),
     entry(
+        "SLOWLIGHT_BACKGROUND",
+        "set for servers of `link --server`: `send` and `recv` draw no progress bar",
+        &["send", "recv", "get", "link"],
+    ),
+    entry(
         "SLOWLIGHT_PYTHON",
         "Python interpreter with the package slowlight [default: of $VIRTUAL_ENV, of .venv, or \
          python3]",

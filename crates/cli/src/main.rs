@@ -9,6 +9,8 @@
 mod compute;
 #[cfg(any(feature = "compute", feature = "sockets"))]
 mod contacts;
+#[cfg(any(feature = "emulate", feature = "sockets"))]
+mod doubts;
 #[cfg(feature = "emulate")]
 mod emulate;
 mod exit;
@@ -34,6 +36,10 @@ pub(crate) const VERSION: &str = env!("SLOWLIGHT_VERSION");
 /// programs in it.
 #[cfg(any(feature = "compute", feature = "sockets"))]
 const EPOCH: &str = "SLOWLIGHT_EPOCH";
+/// Environment variable of servers in an emulated world, beside which a program has the terminal.
+/// A process in a world does not see the foreground job of its terminal.
+#[cfg(any(feature = "emulate", feature = "sockets"))]
+const BACKGROUND: &str = "SLOWLIGHT_BACKGROUND";
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;

@@ -86,15 +86,15 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Often { late, bound, .. } => {
-                write!(f, "one of 100 packets was more than {late:.1?} late (bound {bound:?})")
+                write!(f, "99 % of the packets were up to {late:.1?} late (bound {bound:?})")
             }
             Self::Once { late, bound, .. } => {
                 write!(f, "a packet was {late:.1?} late (bound {bound:?})")
             }
             Self::Refused { packets, .. } => {
-                write!(f, "the host's device did not take {packets} packets that came intact")
+                write!(f, "the host's device refused {packets} undamaged packets")
             }
-            Self::Host { excess, .. } => write!(f, "the host was {excess}"),
+            Self::Host { excess, .. } => excess.fmt(f),
             Self::Unattended { time, bound } => {
                 write!(f, "packets may have waited {time:.1?} to be read (bound {bound:?})")
             }
@@ -212,9 +212,9 @@ mod tests {
         let doubts = report.doubts(&Bounds::default());
         let [refused, often, once] = doubts[..] else { panic!("{doubts:?}") };
         assert_eq!((refused.link(), refused.host()), (Some(1), None));
-        assert!(refused.to_string().contains("did not take 3 packets"), "{refused}");
+        assert!(refused.to_string().contains("refused 3 undamaged packets"), "{refused}");
         assert_eq!((often.link(), often.host(), once.host()), (None, Some(0), Some(1)));
-        assert!(often.to_string().contains("3.0ms late one of 100"), "{often}");
+        assert!(often.to_string().contains("up to 3.0ms late (bound 1ms)"), "{often}");
         assert!(once.to_string().contains("was 12.0ms late (bound 10ms)"), "{once}");
     }
 }

@@ -331,11 +331,7 @@ impl Plan {
     }
 
     /// One run; `None` if it was cancelled.
-    fn once(
-        &self,
-        cancelled: &AtomicBool,
-        task: &Task<'_>,
-    ) -> Result<Option<TransferMetrics>, RunError> {
+    fn once(&self, cancelled: &AtomicBool, task: &Task<'_>) -> Result<Option<Measured>, RunError> {
         let seed = self.seed.wrapping_add(u64::from(task.run));
         let scenario = self.scenario_with(task.protocol, task.settings, seed)?;
         let contents = std::slice::from_ref(&self.content);
@@ -343,16 +339,20 @@ impl Plan {
         if cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let ended = run.ended;
+        let (ended, events) = (run.ended, run.events);
         let mut transfers = run.transfers.into_iter();
-        let mut transfer = transfers
+        let mut metrics = transfers
             .next()
             .ok_or_else(|| SpecError::invalid("a compared world has one transfer".to_owned()))?;
-        if ended != "idle" {
-            transfer.completed = false;
-            transfer.failure.get_or_insert(ended);
+        let is_limited = ended == run::EVENT_LIMIT;
+        // What follows a completed transfer, such as timers of nodes, is not worth the budget.
+        let is_over = is_limited && self.events.is_some() && metrics.completed;
+        let is_cut = is_limited && !is_over;
+        if ended != "idle" && !is_over {
+            metrics.completed = false;
+            metrics.failure.get_or_insert(ended);
         }
-        Ok(Some(transfer))
+        Ok(Some(Measured { metrics, events, is_cut }))
     }
 }
 
@@ -426,6 +426,7 @@ pub fn compare(
         .flat_map(|protocol| (0..plan.runs).map(move |run| task(protocol, run)))
         .collect();
     let Some(runs) = measure(plan, &tasks, cancelled, done)? else { return Ok(None) };
+    let runs: Vec<_> = runs.into_iter().map(|run| run.metrics).collect();
     let mut rows: Vec<_> = runs
         .chunks((plan.runs as usize).max(1))
         .zip(&plan.protocols)
@@ -449,6 +450,17 @@ pub(crate) struct Task<'a> {
     pub(crate) run: u32,
 }
 
+/// Result of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// Metrics of its transfer.
+    pub(crate) metrics: TransferMetrics,
+    /// Events of its world.
+    pub(crate) events: u64,
+    /// Whether it ended at the limit of events.
+    pub(crate) is_cut: bool,
+}
+
 /// Returns the results of these runs, in order; `None` if `cancelled` was set meanwhile. `done` is
 /// called after each.
 pub(crate) fn measure(
@@ -456,14 +468,14 @@ pub(crate) fn measure(
     tasks: &[Task<'_>],
     cancelled: &AtomicBool,
     done: &(dyn Fn() + Sync),
-) -> Result<Option<Vec<TransferMetrics>>, RunError> {
+) -> Result<Option<Vec<Measured>>, RunError> {
     let one = |task: &Task<'_>| {
         if cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let metrics = plan.once(cancelled, task)?;
+        let measured = plan.once(cancelled, task)?;
         done();
-        Ok(metrics)
+        Ok(measured)
     };
     parallel::map(plan.jobs, tasks, one)
 }

@@ -8,7 +8,7 @@ use sim::HostStats;
 
 use models::programs::Latency;
 use transport::Ended;
-use transport::contract::{BufferLimits, Feature};
+use transport::contract::{BufferLimits, BundleMetrics, Feature};
 use transport::overlay::Overlay;
 use transport::protocol::ContentKind;
 use transport::text::SpecError;
@@ -56,6 +56,8 @@ pub struct Observations {
     pub repairs: Vec<Option<(u64, u64)>>,
     /// Times for which full buffers stopped hosts.
     pub buffers: Vec<Option<BufferLimits>>,
+    /// Bundles of hosts that are nodes.
+    pub bundles: Vec<Option<BundleMetrics>>,
     /// Fate of packets.
     pub links: Vec<link::Stats>,
     /// Whether the world had no other traffic.
@@ -85,8 +87,11 @@ impl Observations {
             let watch = self.watch(scenario, topology, index, transfer, content, is_there)?;
             let mut metrics = watch.metrics(transfer, scenario.seed);
             if let Some(failure) = &mut metrics.failure
-                && let Some(why) =
-                    passes::too_long(scenario, topology, transfer, content.len() as u64)
+                && let Some(why) = passes::reason(
+                    (scenario, topology, transfer),
+                    content.len() as u64,
+                    &self.bundles,
+                )
             {
                 *failure = format!("{failure}; {why}");
             }

@@ -1,7 +1,7 @@
-//! Lengths of bundles for the contacts of a link.
+//! Bundles over the contacts of a link: their length, and why they did not arrive.
 
 use bp::files::PART;
-use transport::contract::Feature;
+use transport::contract::{BundleMetrics, Feature};
 use transport::quantity::Size;
 
 use crate::link_spec::LinkSpec;
@@ -28,35 +28,63 @@ pub fn part(link: &Preset, file: u64) -> Option<Size> {
     Some(Size((part / step * step).clamp(least, PART.max(least))))
 }
 
-/// Returns the reason why bundles of this transfer may be longer than the contacts of its path, if
-/// they are. After an outage that a layer does not wait for, they start again.
-pub(crate) fn too_long(
-    scenario: &Scenario,
-    topology: &Topology<'_>,
-    transfer: &Transfer,
+/// Returns the reason why a file of `file` bytes did not arrive in bundles, if it is known.
+/// `metrics` are those of all hosts.
+pub(crate) fn reason(
+    (scenario, topology, transfer): (&Scenario, &Topology<'_>, &Transfer),
     file: u64,
+    metrics: &[Option<BundleMetrics>],
 ) -> Option<String> {
-    transfer.protocol.as_ref().filter(|protocol| protocol.kind.has(Feature::Nodes))?;
+    let protocol =
+        transfer.protocol.as_ref().filter(|protocol| protocol.kind.has(Feature::Nodes))?;
     let names = transfer.ways().next()?;
     let nodes = names.into_iter().map(|name| topology.node(name)).collect::<Option<Vec<_>>>()?;
     let route = topology.route_by(&nodes)?;
-    let contact = route.iter().filter_map(|link| capacity(&scenario.links[*link])).min()?;
+    let contact = route.iter().filter_map(|link| capacity(&scenario.links[*link])).min();
+    let bundle = bundle_size(scenario, transfer).min(file);
+    let remedy = "set a smaller `bundle_size` (`--part` of bp send)";
+    if let Some(contact) = contact.map(Size).filter(|contact| bundle > contact.bytes()) {
+        // After an outage that a layer does not wait for, it starts again.
+        let bundle = Size(bundle);
+        return Some(format!(
+            "a bundle of {bundle} does not fit into a contact of {contact}: {remedy}"
+        ));
+    }
+    let metrics = || nodes.iter().filter_map(|node| metrics[*node]);
+    let hops = metrics().zip(metrics().skip(1));
+    let lost: u64 = hops.map(|(from, to)| from.forwarded.saturating_sub(to.received)).sum();
+    if lost > 0 {
+        return Some(format!(
+            "{lost} bundles were sent and did not arrive, which {protocol} does not notice: take a \
+             layer with acknowledgments"
+        ));
+    }
+    let expired: u64 = metrics().map(|node| node.expired).sum();
+    if expired > 0 {
+        return Some(format!(
+            "{expired} bundles expired before they arrived: raise `inactivity`, which is their \
+             lifetime (`--lifetime` of bp send)"
+        ));
+    }
+    let contact = contact
+        .map(Size)
+        .filter(|contact| file.min(bundle.saturating_mul(WINDOW)) > contact.bytes())?;
+    let bundle = Size(bundle);
+    Some(format!(
+        "bundles of {bundle} that cross together do not fit into a contact of {contact}: {remedy}, or \
+         `window` of the layer"
+    ))
+}
+
+/// Length of the bundles of a transfer.
+fn bundle_size(scenario: &Scenario, transfer: &Transfer) -> u64 {
     let settings = scenario.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
     let given = settings.and_then(|settings| settings.get(&["bundle_size"]));
-    let part = match given.and_then(|value| value.as_str()) {
+    match given.and_then(|value| value.as_str()) {
         None => PART,
         // `off`: one bundle, however long.
         Some(text) => text.parse::<Size>().map_or(u64::MAX, Size::bytes),
-    };
-    let (bundle, contact) = (Size(part.min(file)), Size(contact));
-    let why = if bundle > contact {
-        format!("a bundle of {bundle} does not fit into a contact of {contact}")
-    } else {
-        // A layer sends several at a time.
-        format!("bundles of {bundle} that cross together do not fit into a contact of {contact}")
-    };
-    let remedy = "set a smaller `bundle_size` (`--part` of bp send), or `window` of the layer";
-    (Size(file) > contact).then(|| format!("{why}: {remedy}"))
+    }
 }
 
 /// Bytes that cross a link in its longest contact; `None` if that has no end.

@@ -25,6 +25,9 @@ use crate::plan::{self, EnginePlan, PathPlan, unresolved};
 use crate::scenario::{Content, Scenario, Transfer};
 use crate::topology::Topology;
 
+/// `ended` of a run that reached its limit of events.
+pub(crate) const EVENT_LIMIT: &str = "event limit";
+
 /// Outputs of a run.
 #[derive(Default)]
 pub struct Recorders {
@@ -180,7 +183,7 @@ pub fn run_unless(
     let ended = match outcome {
         Outcome::Idle => "idle".to_owned(),
         Outcome::TimeLimit => "time limit".to_owned(),
-        Outcome::EventLimit => "event limit".to_owned(),
+        Outcome::EventLimit => EVENT_LIMIT.to_owned(),
         Outcome::Cancelled => "cancelled".to_owned(),
         Outcome::Stuck { host, why } => {
             format!("stuck: {}: {why}", simulation.world.host_name(host))
@@ -203,7 +206,12 @@ pub fn run_unless(
         transfers,
         links: observations.links(scenario),
         gateways: simulation.gateways(),
-        bundle_nodes: simulation.bundle_nodes(),
+        bundle_nodes: scenario
+            .nodes
+            .keys()
+            .zip(observations.bundles)
+            .filter_map(|(name, metrics)| Some((name.clone(), metrics?)))
+            .collect(),
         under_way: simulation.under_way(),
     })
 }
@@ -450,15 +458,6 @@ impl<'a> Simulation<'a> {
         self.hosts.iter().filter_map(of).collect()
     }
 
-    /// Metrics of bundle nodes, by node.
-    fn bundle_nodes(&self) -> BTreeMap<String, BundleMetrics> {
-        let of = |host: &HostId| {
-            let metrics = self.world.engine(*host)?.engine()?.counters().bundles?;
-            Some((self.world.host_name(*host).to_owned(), metrics))
-        };
-        self.hosts.iter().filter_map(of).collect()
-    }
-
     /// Observations of its transfers.
     fn observations(&mut self) -> Observations {
         let hosts = self.hosts.iter();
@@ -480,6 +479,7 @@ impl<'a> Simulation<'a> {
         let engine = |host: &HostId| self.world.engine(*host).and_then(HostEngine::engine);
         let repairs = |host: &HostId| engine(host)?.counters().repairs;
         let buffers = |host: &HostId| engine(host)?.counters().buffers;
+        let bundles = |host: &HostId| engine(host)?.counters().bundles;
         Observations {
             answers: self.answers.clone(),
             begins,
@@ -487,7 +487,8 @@ impl<'a> Simulation<'a> {
             ends,
             hosts: hosts.clone().map(|host| self.world.host_stats(*host).clone()).collect(),
             repairs: hosts.clone().map(repairs).collect(),
-            buffers: hosts.map(buffers).collect(),
+            buffers: hosts.clone().map(buffers).collect(),
+            bundles: hosts.map(bundles).collect(),
             links: self.links.iter().map(|link| self.world.link_stats(*link).clone()).collect(),
             alone: true,
         }

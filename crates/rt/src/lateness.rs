@@ -244,9 +244,14 @@ impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usual { late, bound } => {
-                write!(f, "more than {late:.1?} late one of 100 times (bound {bound:?})")
+                write!(
+                    f,
+                    "99 % of timers and wake-ups were up to {late:.1?} late (bound {bound:?})"
+                )
             }
-            Self::Most { late, bound } => write!(f, "{late:.1?} late (bound {bound:?})"),
+            Self::Most { late, bound } => {
+                write!(f, "a timer or wake-up was {late:.1?} late (bound {bound:?})")
+            }
         }
     }
 }

@@ -255,7 +255,7 @@ mod tests {
         let account = Account::new(&scenario, &report, &Bounds::default());
         assert_eq!(
             account.doubts,
-            [format!("{}: the host was 30.0ms late (bound 10ms)", names[1])]
+            [format!("{}: a timer or wake-up was 30.0ms late (bound 10ms)", names[1])]
         );
         let [host] = &account.hosts[..] else { panic!("{:?}", account.hosts) };
         assert_eq!((&host.host, account.trusted), (&names[1], false));

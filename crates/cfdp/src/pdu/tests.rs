@@ -73,11 +73,7 @@ macro_rules! vector {
     ($name:ident, $header:expr, $body:expr) => {
         #[test]
         fn $name() {
-            let bytes = bytes(include_str!(concat!(
-                "../../testdata/",
-                stringify!($name),
-                ".hex"
-            )));
+            let bytes = bytes(include_str!(concat!("../../testdata/", stringify!($name), ".hex")));
             let pdu = Pdu { header: $header, body: $body };
             assert_eq!(Pdu::decode(&bytes), Ok(pdu));
             assert_eq!(encoded(&pdu), bytes);

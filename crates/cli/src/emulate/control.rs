@@ -31,7 +31,7 @@ use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
 use crate::compute::table::{Cell, Column, Page, Table, Tone};
 use crate::exit::Exit;
-use crate::{EPOCH, Usage, switch};
+use crate::{EPOCH, Usage, doubts, switch};
 
 /// Default name of a world.
 const NAME: &str = "default";
@@ -500,8 +500,8 @@ fn shown(world: &model::World) -> String {
     if let Some(listen) = &world.listen {
         text += &format!("\ninterface: http://{listen}\n");
     }
-    for doubt in &world.doubts {
-        text += &format!("\nnot trustworthy: {doubt}");
+    if let Some(lines) = doubts::lines(&world.doubts, doubts::EMULATOR) {
+        text += &format!("\n{lines}");
     }
     text.trim_end().to_owned() + "\n"
 }

@@ -11,7 +11,7 @@ use testbed::account::{self, Account};
 use transport::quantity::{Size, Span};
 
 use super::baseline::Baseline;
-use crate::Usage;
+use crate::{Usage, doubts};
 
 /// Options of all commands that start a world.
 #[derive(Clone, Debug, clap::Args)]
@@ -106,8 +106,8 @@ impl Demands {
                 link.late_most_us,
             )?;
         }
-        for doubt in &account.doubts {
-            writeln!(err, "not trustworthy: {doubt}")?;
+        if let Some(lines) = doubts::lines(&account.doubts, doubts::EMULATOR) {
+            writeln!(err, "{lines}")?;
         }
         Ok(account)
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use emu::{Host, Listening, Requests, User, listening};
 
-use crate::EPOCH;
+use crate::{BACKGROUND, EPOCH};
 
 /// Interval of checks of sockets.
 const LOOK: Duration = Duration::from_millis(5);
@@ -49,7 +49,7 @@ impl Servers {
         for text in commands {
             let before = listening(host)?;
             let mut command = Command::new("/bin/sh");
-            host.command(command.arg("-c").arg(text)).env(EPOCH, epoch);
+            host.command(command.arg("-c").arg(text)).env(EPOCH, epoch).env(BACKGROUND, "1");
             if let Some(user) = user {
                 user.command(&mut command);
             }

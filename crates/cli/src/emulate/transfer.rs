@@ -15,11 +15,11 @@ use testbed::emulation;
 use transport::quantity::{Size, Span};
 
 use super::which::{Which, client_error};
-use crate::Usage;
 use crate::compute::simulate;
 use crate::compute::table::Page;
 use crate::exit::Exit;
 use crate::stop::stop_flag;
+use crate::{Usage, doubts};
 
 /// Interval of requests for the transfer's state.
 const LOOK: Duration = Duration::from_millis(50);
@@ -142,8 +142,8 @@ fn print_end(done: &Transfer) -> anyhow::Result<()> {
             simulate::table(std::slice::from_ref(result)).drawn(Page::stdout())
         )?;
     }
-    for doubt in &done.doubts {
-        writeln!(io::stderr(), "not trustworthy: {doubt}")?;
+    if let Some(lines) = doubts::lines(&done.doubts, doubts::EMULATOR) {
+        writeln!(io::stderr(), "{lines}")?;
     }
     if let Some(why) = &done.why {
         let Transfer { id, protocol, .. } = done;

@@ -7,7 +7,7 @@ use rt::{Bounds, Lateness, Timings};
 use serde_json::{Value, json};
 use transport::quantity::Span;
 
-use crate::Usage;
+use crate::{Usage, doubts};
 
 /// Options on how late a TCP in this process may be.
 #[derive(Clone, Debug, clap::Args)]
@@ -61,7 +61,7 @@ impl Punctuality {
     pub(crate) fn account(&self) -> Account {
         let lateness = self.timings.so_far();
         let excesses = self.bounds.excesses(&lateness);
-        let doubts = excesses.map(|excess| format!("the host was {excess}")).collect();
+        let doubts = excesses.map(|excess| excess.to_string()).collect();
         Account { lateness, real_time: self.real_time, doubts }
     }
 }
@@ -76,17 +76,18 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Text for people: a line on lateness, and one for each doubt.
+    /// Text for people: a line on lateness, and the doubts.
     pub(crate) fn text(&self) -> String {
         let [half, usual, most] = self.quantiles();
         let mut text = format!(
             "lateness: median {half:.0} us, 99th percentile {usual:.0} us, maximum {most:.0} us"
         );
-        for doubt in &self.doubts {
-            text += &format!("\nnot trustworthy: {doubt}");
-        }
-        if !self.doubts.is_empty() && !self.real_time {
-            text += "; real-time priority takes root or CAP_SYS_NICE";
+        let remedy = match self.real_time {
+            true => "stop other programs, or use a machine with more processors",
+            false => "run it as root or with CAP_SYS_NICE for real-time priority",
+        };
+        if let Some(lines) = doubts::lines(&self.doubts, remedy) {
+            text += &format!("\n{lines}");
         }
         text
     }

@@ -7,7 +7,7 @@ use engine::Time;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use transport::Progress;
 
-use crate::show;
+use crate::{BACKGROUND, show};
 
 /// Text for people on stderr, above progress bars where there are any.
 pub(crate) struct Screen {
@@ -15,9 +15,9 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Bars only when stderr is a terminal and no one reads JSON.
+    /// Bars only when stderr is a terminal, which another job does not use, and no one reads JSON.
     pub(crate) fn new(json: bool) -> Self {
-        let target = if json || !std::io::stderr().is_terminal() {
+        let target = if json || !std::io::stderr().is_terminal() || is_in_background() {
             ProgressDrawTarget::hidden()
         } else {
             ProgressDrawTarget::stderr()
@@ -46,6 +46,21 @@ impl Screen {
         };
         self.bars.add(bar.with_prefix(name.to_owned()))
     }
+}
+
+/// Whether the foreground job of the terminal is another one, whose lines a bar would mix with.
+fn is_in_background() -> bool {
+    std::env::var_os(BACKGROUND).is_some()
+        || std::fs::read_to_string("/proc/self/stat").is_ok_and(|stat| is_background(&stat))
+}
+
+/// Whether a process with this `/proc/PID/stat` is in the background: its process group is the
+/// third field after the name, that of the foreground job the sixth.
+fn is_background(stat: &str) -> bool {
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let number = |at: usize| fields.split_whitespace().nth(at)?.parse::<i32>().ok();
+    // Without a foreground job that this process sees, its number is not positive.
+    number(2).zip(number(5)).is_some_and(|(own, foreground)| foreground > 0 && own != foreground)
 }
 
 const WITH_LENGTH: &str =
@@ -117,5 +132,23 @@ impl Bar {
     /// Removes it from the screen.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_in_the_background_are_recognised() {
+        let stat = |group: i32, foreground: i32| {
+            format!("42 (a (b) c) S 7 {group} 7 34816 {foreground} 4194304 0")
+        };
+        assert!(is_background(&stat(42, 41)));
+        assert!(!is_background(&stat(42, 42)));
+        // No terminal, or one whose foreground job is in another namespace.
+        assert!(!is_background(&stat(42, -1)));
+        assert!(!is_background(&stat(42, 0)));
+        assert!(!is_background("42 (cut"));
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn patience(light_time: Duration) -> Duration {
 /// run there.
 pub(crate) fn silence(to: SocketAddr, waited: Duration, server: &str) -> String {
     format!(
-        "no answer from {to} for {}; still trying. Is `slowlight {server}, and does a firewall let \
-         UDP port {} through?",
+        "no answer from {to} for {}; still trying. Is `slowlight {server}, does a firewall let UDP \
+         port {} through, and is the path in an outage (--outage, --contacts)?",
         Span(waited),
         to.port()
     )

@@ -205,3 +205,28 @@ fn a_terminated_world_ends_its_programs() {
     assert!(!status.success());
     wait_for("everything to be gone", || marked(&mark).is_empty());
 }
+
+#[test]
+fn servers_draw_no_bar_beside_the_program() {
+    if !possible(false) || Command::new("script").arg("--version").output().is_err() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), [7; 100_000]).unwrap();
+    fs::create_dir(path("inbox")).unwrap();
+    // The bar of `send` goes elsewhere; that of `recv` would be on the terminal.
+    let line = format!(
+        "XDG_STATE_HOME={} {SLOWLIGHT} link --server '{SLOWLIGHT} recv --listen :7542 --root {}' -- \
+         sh -c '{SLOWLIGHT} send {} far:7542 --rate \"2 Mbit/s\" 2>&1 | cat'",
+        path("state"),
+        path("inbox"),
+        path("file")
+    );
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+    let guarded = guarded(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let printed = text(&guarded.child.wait_with_output().unwrap().stdout);
+    assert_eq!(fs::read(path("inbox/file")).unwrap(), [7; 100_000], "{printed}");
+    assert!(!printed.contains(['█', '░']), "{printed}");
+}

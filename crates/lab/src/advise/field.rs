@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use transport::contract::Feature;
 use transport::protocol::Protocol;
-use transport::settings::Settings;
 use transport::text::SpecError;
 
 use super::capacity;
@@ -14,8 +12,9 @@ use super::estimate::{Estimate, Facts, Sample, estimate};
 use super::needs::{coded, is_controlled, possible, simplicity};
 use super::one_way::OneWay;
 use super::search::look;
-use super::{Advice, Basis, Candidate, MANY_RUNS, MEMORY_MAX, PACKETS_PER_S, Question};
-use crate::compare::{self, Plan, Task};
+use super::tried::{EVENTS_PER_PACKET, Tried};
+use super::{Advice, Basis, CUT, Candidate, MANY_RUNS, MEMORY_MAX, PACKETS_PER_S, Question};
+use crate::compare::{self, Measured, Plan};
 use crate::link_spec::LinkSpec;
 use crate::metrics::TransferMetrics;
 use crate::parallel;
@@ -49,12 +48,12 @@ const FINALISTS: usize = 6;
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
-/// Share of the budget that one run of the first rounds may take, and packets per packet of its
-/// file below which it never ends early.
-const RUN_SHARE: f64 = 0.1;
-const RUN_LEAST: f64 = 20.0;
-/// Events of a simulation per packet.
-const EVENTS_PER_PACKET: f64 = 3.0;
+/// Packets per packet that its file needs with losses below which a run of the first rounds never
+/// ends early.
+const RUN_LEAST: f64 = 5.0;
+/// Factor on the packets that shorter files promise below which a run with the whole file never
+/// ends early.
+const WHOLE_LEAST: f64 = 2.0;
 /// Round trips of the largest shorter file from which a code over whole files is estimated.
 const CODED_ROUNDS: f64 = 2.0;
 /// Factor within which times tie, and factor within which means tie if they agree within their
@@ -62,22 +61,13 @@ const CODED_ROUNDS: f64 = 2.0;
 const TIE: f64 = 1.005;
 const NOISY_TIE: f64 = 1.02;
 
-/// A candidate with its runs.
-struct Tried {
-    protocol: Protocol,
-    one_way: Option<OneWay>,
-    /// Settings of that mode.
-    settings: Option<Settings>,
-    runs: Vec<TransferMetrics>,
-    /// Runs with shorter files, shortest first.
-    short: [Vec<TransferMetrics>; 3],
-}
-
 /// Candidates, best first once they are ranked.
 pub(super) struct Field<'a> {
     question: &'a Question,
     /// Remaining packets of the budget.
     budget: f64,
+    /// Events of all runs.
+    events: u64,
     /// Sizes of the shorter files; `None` if every run has the whole file.
     short: Option<[u64; 3]>,
     facts: Facts,
@@ -117,6 +107,7 @@ impl<'a> Field<'a> {
         Ok(Self {
             question,
             budget,
+            events: 0,
             short: is_short.then_some([largest / 4, largest / 2, largest]),
             facts,
             is_stationary: question.has_return
@@ -147,8 +138,14 @@ impl<'a> Field<'a> {
             u32::try_from(of / bytes.max(1)).unwrap_or(most).clamp(least, most)
         };
         let mut left = self.tried.len();
-        let first = some(20_000_000, SHORT_RUNS, 16);
-        if !self.run(left, first, cancelled)? {
+        let most = FIRST * all / left as f64;
+        if !self.run(left, 1, most, cancelled)? {
+            return Ok(false);
+        }
+        // The first run of each shows what the others cost.
+        let packets = (FIRST * all).min(self.budget);
+        let first = self.affordable_runs(left, some(20_000_000, SHORT_RUNS, 16), packets);
+        if !self.run(left, first, most, cancelled)? {
             return Ok(false);
         }
         self.rank(left);
@@ -158,7 +155,7 @@ impl<'a> Field<'a> {
             let packets = (SECOND * all).min(ROUND_MAX).min(self.budget);
             let runs = self.affordable_runs(left.min(3), runs, packets);
             left = self.affordable(left, runs, packets).max(3.min(left));
-            if !self.run(left, runs, cancelled)? {
+            if !self.run(left, runs, most, cancelled)? {
                 return Ok(false);
             }
             self.rank(left);
@@ -169,22 +166,20 @@ impl<'a> Field<'a> {
     /// Simulates shorter files of three sizes with every transport.
     fn survey(&mut self, sizes: [u64; 3], cancelled: &AtomicBool) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, sizes[2])?;
+        let runs = sizes.len() * SHORT_RUNS as usize * self.tried.len();
+        let most = SHORT * self.budget / runs as f64;
+        let which: Vec<_> = (0..self.tried.len())
+            .flat_map(|index| (0..SHORT_RUNS).map(move |run| (index, run)))
+            .collect();
         for (index, size) in sizes.into_iter().enumerate() {
             let content = content.slice(..usize::try_from(size).unwrap_or(0));
-            let plan = self.plan(content, RUN_SHARE);
-            let tasks: Vec<_> = self
-                .tried
-                .iter()
-                .flat_map(|tried| (0..SHORT_RUNS).map(|run| tried.task(run)))
-                .collect();
-            let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+            let Some(found) = self.measured(&content, &which, most, cancelled)? else {
                 return Ok(false);
             };
             for (tried, runs) in self.tried.iter_mut().zip(found.chunks(SHORT_RUNS as usize)) {
                 tried.short[index] = runs.to_vec();
             }
         }
-        self.budget -= self.tried.iter().map(|t| self.packets(t, &t.short.concat())).sum::<f64>();
         Ok(true)
     }
 
@@ -197,15 +192,14 @@ impl<'a> Field<'a> {
         if copies > MEMORY_MAX || costs.first().is_none_or(|c| *c > self.budget) {
             return Ok(true);
         }
-        let content = crate::content::made_up(self.question.seed, 0, size)?;
-        let mut plan = self.plan(content, 1.0);
+        let mut plan = self.question.plan(crate::content::made_up(self.question.seed, 0, size)?);
         // Another ranking may run at the same time.
         let memory = if self.question.is_controlled() { MEMORY_MAX / 2 } else { MEMORY_MAX };
         let at_once = usize::try_from(memory / copies.max(1)).unwrap_or(1);
         let cores = parallel::cores();
         plan.jobs = Some(plan.jobs.unwrap_or(cores).min(at_once).max(1));
         let batch = self.fitting(&costs, |index, _| index < FINALISTS);
-        if !self.whole(&plan, &batch, cancelled)? {
+        if !self.whole(&plan, &costs, &batch, cancelled)? {
             return Ok(false);
         }
         // Transports that may still be faster follow, and then the best again with other seeds.
@@ -213,7 +207,7 @@ impl<'a> Field<'a> {
         let hopes = self.fitting(&costs, |_, tried: &Tried| {
             tried.runs.is_empty() && self.optimistic(tried) < best * self.reach(NOISY_TIE)
         });
-        if !self.whole(&plan, &hopes, cancelled)? {
+        if !self.whole(&plan, &costs, &hopes, cancelled)? {
             return Ok(false);
         }
         for _ in 0..RUNS_MAX {
@@ -225,20 +219,59 @@ impl<'a> Field<'a> {
             if again.is_empty() {
                 break;
             }
-            if !self.whole(&plan, &again, cancelled)? {
+            if !self.whole(&plan, &costs, &again, cancelled)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Comparison of this content whose runs end once they take a share of the budget, or many
-    /// times what the file needs.
-    fn plan(&self, content: Bytes, share: f64) -> Plan {
+    /// Comparison of this content whose runs end once they take `most` packets of the budget.
+    fn plan(&self, content: Bytes, most: f64) -> Plan {
+        Plan { events: Some((most * EVENTS_PER_PACKET) as u64), ..self.question.plan(content) }
+    }
+
+    /// Results of the runs with these numbers of transports, of `most` packets each, or many times
+    /// what the file needs. Runs that end early are repeated while their part of the budget doubles.
+    /// `None` if it was cancelled.
+    fn measured(
+        &mut self,
+        content: &Bytes,
+        which: &[(usize, u32)],
+        most: f64,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<Vec<Measured>>, RunError> {
         let packets = (content.len() as u64).div_ceil(self.facts.payload).max(1) as f64;
-        let least = RUN_LEAST * packets * f64::from(self.question.receivers.max(1));
-        let most = least.max(share * self.budget) * EVENTS_PER_PACKET;
-        Plan { events: Some(most as u64), ..self.question.plan(content) }
+        let arriving = (1.0 - self.facts.loss_there).max(0.1);
+        let least = RUN_LEAST * packets / arriving * f64::from(self.question.receivers.max(1));
+        let mut most = most.max(least);
+        let mut found: Vec<Option<Measured>> = vec![None; which.len()];
+        loop {
+            let is_open = |at: &usize| found[*at].as_ref().is_none_or(|run| run.is_cut);
+            let open: Vec<_> = (0..which.len()).filter(is_open).collect();
+            let plan = self.plan(content.clone(), most);
+            let task = |(index, run): (usize, u32)| self.tried[index].task(run);
+            let tasks: Vec<_> = open.iter().map(|at| task(which[*at])).collect();
+            let Some(runs) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+                return Ok(None);
+            };
+            for (at, run) in open.into_iter().zip(runs) {
+                self.charge(which[at].0, std::slice::from_ref(&run));
+                found[at] = Some(run);
+            }
+            let cut = found.iter().flatten().filter(|run| run.is_cut).count();
+            let part = FIRST * self.budget / cut.max(1) as f64;
+            if cut == 0 || part < 2.0 * most {
+                return Ok(Some(found.into_iter().flatten().collect()));
+            }
+            most = part;
+        }
+    }
+
+    /// Takes some runs of a transport from the budget.
+    fn charge(&mut self, index: usize, runs: &[Measured]) {
+        self.budget -= self.tried[index].packets(runs, self.question.receivers);
+        self.events += runs.iter().map(|run| run.events).sum::<u64>();
     }
 
     /// Factor on the best time within which transports may be recommended.
@@ -272,32 +305,43 @@ impl<'a> Field<'a> {
             .collect()
     }
 
-    /// Runs each of these once more with the whole file.
+    /// Runs each of these once more with the whole file. A run ends once it takes its part of the
+    /// budget, if that is far more than the shorter files promised.
     fn whole(
         &mut self,
         plan: &Plan,
+        costs: &[f64],
         which: &[usize],
         cancelled: &AtomicBool,
     ) -> Result<bool, RunError> {
+        let dearest = which.iter().map(|index| costs[*index]).fold(0.0, f64::max);
+        let most = (WHOLE_LEAST * dearest).max(self.budget / which.len().max(1) as f64);
+        let plan = Plan { events: Some((most * EVENTS_PER_PACKET) as u64), ..plan.clone() };
         let task = |index: &usize| {
             let tried = &self.tried[*index];
             tried.task(u32::try_from(tried.runs.len()).unwrap_or(u32::MAX))
         };
         let tasks: Vec<_> = which.iter().map(task).collect();
-        let Some(found) = compare::measure(plan, &tasks, cancelled, &|| ())? else {
+        let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
             return Ok(false);
         };
-        for (index, metrics) in which.iter().zip(found) {
-            self.budget -= self.packets(&self.tried[*index], std::slice::from_ref(&metrics));
-            self.tried[*index].runs.push(metrics);
+        for (index, measured) in which.iter().zip(found) {
+            self.charge(*index, std::slice::from_ref(&measured));
+            self.tried[*index].runs.push(measured);
         }
         Ok(true)
     }
 
-    /// Runs the first `count` until each has `runs` runs of the whole file.
-    fn run(&mut self, count: usize, runs: u32, cancelled: &AtomicBool) -> Result<bool, RunError> {
+    /// Runs the first `count` until each has `runs` runs of the whole file, of at most `most`
+    /// packets each.
+    fn run(
+        &mut self,
+        count: usize,
+        runs: u32,
+        most: f64,
+        cancelled: &AtomicBool,
+    ) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, self.question.size.bytes())?;
-        let plan = self.plan(content, RUN_SHARE);
         let open = |tried: &Tried| {
             let from = u32::try_from(tried.runs.len()).unwrap_or(runs);
             if tried.is_settled() { runs..runs } else { from..runs }
@@ -307,14 +351,11 @@ impl<'a> Field<'a> {
             .enumerate()
             .flat_map(|(index, tried)| open(tried).map(move |run| (index, run)))
             .collect();
-        let tasks: Vec<_> =
-            which.iter().map(|(index, run)| self.tried[*index].task(*run)).collect();
-        let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+        let Some(found) = self.measured(&content, &which, most, cancelled)? else {
             return Ok(false);
         };
-        for ((index, _), metrics) in which.into_iter().zip(found) {
-            self.budget -= self.packets(&self.tried[index], std::slice::from_ref(&metrics));
-            self.tried[index].runs.push(metrics);
+        for ((index, _), measured) in which.into_iter().zip(found) {
+            self.tried[index].runs.push(measured);
         }
         Ok(true)
     }
@@ -331,65 +372,24 @@ fn is_steady(link: &LinkSpec) -> bool {
         && !link.errors.has_positional()
 }
 
-/// Packets of a run in both directions.
-fn packets_of(run: &TransferMetrics) -> f64 {
-    (run.traffic.packets_str.unwrap_or_default() + run.traffic.packets_rts.unwrap_or_default())
-        as f64
-}
-
-impl Tried {
-    fn new(protocol: Protocol) -> Self {
-        let (runs, short) = (Vec::new(), Default::default());
-        Self { protocol, one_way: None, settings: None, runs, short }
-    }
-
-    fn task(&self, run: u32) -> Task<'_> {
-        Task { protocol: &self.protocol, settings: self.settings.as_ref(), run }
-    }
-
-    fn is(&self, found: &Candidate) -> bool {
-        self.protocol == found.protocol && self.one_way == found.one_way
-    }
-
-    /// Whether another run would be the same: losses are not random, and the first runs were equal.
-    fn is_settled(&self) -> bool {
-        let times = || self.runs.iter().map(|run| run.delivered_s.unwrap_or(f64::INFINITY));
-        let slowest = times().fold(0.0, f64::max);
-        self.runs.len() > 1
-            && self.runs.iter().all(|run| !run.least.bound_is_mean)
-            && times()
-                .all(|time| time.total_cmp(&slowest).is_eq() || slowest - time < 1e-3 * slowest)
-    }
-}
-
 /// Results of the runs.
 impl Field<'_> {
-    /// Packets of some runs of a transport; multicast packets count for each receiver.
-    fn packets(&self, tried: &Tried, runs: &[TransferMetrics]) -> f64 {
-        let receivers = if tried.protocol.kind.has(Feature::Multicast) {
-            f64::from(self.question.receivers.max(1))
-        } else {
-            1.0
-        };
-        runs.iter().map(packets_of).sum::<f64>() * receivers
-    }
-
     /// Packets of one run with the whole file, extrapolated from shorter ones.
     fn whole_cost(&self, tried: &Tried) -> f64 {
         let Some([.., largest]) = self.short else { return 0.0 };
         let runs = &tried.short[2];
-        let each = self.packets(tried, runs) / runs.len().max(1) as f64;
+        let each = tried.packets(runs, self.question.receivers) / runs.len().max(1) as f64;
         each.max(1.0) * self.question.size.bytes() as f64 / largest.max(1) as f64
     }
 
     /// Whether the file was delivered, confirmed or not.
-    fn completed(&self, run: &TransferMetrics) -> bool {
-        if self.question.has_return { run.completed } else { run.verified }
+    fn completed(&self, run: &Measured) -> bool {
+        if self.question.has_return { run.metrics.completed } else { run.metrics.verified }
     }
 
-    fn times(&self, runs: &[TransferMetrics]) -> Vec<f64> {
+    fn times(&self, runs: &[Measured]) -> Vec<f64> {
         let completed = runs.iter().filter(|run| self.completed(run));
-        completed.filter_map(|run| run.delivered_s).collect()
+        completed.filter_map(|run| run.metrics.delivered_s).collect()
     }
 
     fn mean_of(&self, tried: &Tried) -> Option<f64> {
@@ -405,9 +405,9 @@ impl Field<'_> {
     /// Estimated time of the whole file, whether or not it may be reported.
     fn estimate(&self, tried: &Tried) -> Option<Estimate> {
         let sizes = self.short?;
-        let sample = |(runs, size): (&Vec<TransferMetrics>, u64)| {
+        let sample = |(runs, size): (&Vec<Measured>, u64)| {
             let delivered = Summary::from_samples(&self.times(runs))?;
-            let bounds: Vec<_> = runs.iter().filter_map(|run| run.bound_s).collect();
+            let bounds: Vec<_> = runs.iter().filter_map(|run| run.metrics.bound_s).collect();
             let bound_s = mean(&bounds);
             let all = self.times(runs).len() == runs.len();
             all.then_some(Sample { size, delivered, runs: runs.len(), bound_s })
@@ -422,7 +422,7 @@ impl Field<'_> {
     /// Whether shorter files predict the whole one. Those of a code over whole files must last for
     /// round trips: below that, the parity sent without a request is another share of the time.
     fn predicts(&self, tried: &Tried) -> bool {
-        let bound_s = tried.short[2].first().and_then(|run| run.bound_s);
+        let bound_s = tried.short[2].first().and_then(|run| run.metrics.bound_s);
         !tried.protocol.codes_files()
             || bound_s.is_some_and(|bound_s| bound_s >= CODED_ROUNDS * self.facts.rtt_s)
     }
@@ -479,7 +479,8 @@ impl Field<'_> {
 
     fn cost(&self, tried: &Tried, runs: u32) -> f64 {
         let more = (runs as usize).saturating_sub(tried.runs.len()) as f64;
-        let each = self.packets(tried, &tried.runs) / tried.runs.len().max(1) as f64;
+        let packets = tried.packets(&tried.runs, self.question.receivers);
+        let each = packets / tried.runs.len().max(1) as f64;
         if tried.is_settled() { 0.0 } else { each * more }
     }
 
@@ -495,7 +496,7 @@ impl Field<'_> {
     /// Number of runs of each of the first transports within this number of packets, up to `runs`.
     fn affordable_runs(&self, count: usize, runs: u32, packets: f64) -> u32 {
         let mut runs = runs;
-        while runs > SHORT_RUNS && self.affordable(count, runs, packets) < count {
+        while runs > 1 && self.affordable(count, runs, packets) < count {
             runs -= 1;
         }
         runs
@@ -528,14 +529,18 @@ impl Field<'_> {
         let bound = self.facts.bound_s;
         let average = |of: &dyn Fn(&TransferMetrics) -> Option<f64>| {
             let runs = if tried.runs.is_empty() { &tried.short[2] } else { &tried.runs };
-            let some: Vec<_> = runs.iter().filter_map(of).collect();
+            let some: Vec<_> = runs.iter().filter_map(|run| of(&run.metrics)).collect();
             (!some.is_empty()).then(|| mean(&some))
         };
         let mut failures = BTreeMap::new();
         let failed = tried.runs.iter().chain(tried.short.iter().flatten());
         for run in failed.filter(|run| !self.completed(run)) {
-            let why = run.failure.clone().unwrap_or_else(|| "the file is incomplete".to_owned());
-            *failures.entry(why).or_default() += 1;
+            let why = match &run.metrics.failure {
+                _ if run.is_cut => CUT,
+                Some(why) => why,
+                None => "the file is incomplete",
+            };
+            *failures.entry(why.to_owned()).or_default() += 1;
         }
         let mut found = Candidate {
             protocol: tried.protocol.clone(),
@@ -664,6 +669,7 @@ impl Field<'_> {
             return_bps: self.facts.return_bps,
             delay_s: self.facts.delay_s,
             runs,
+            events: self.events,
         }
     }
 

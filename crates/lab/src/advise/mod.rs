@@ -7,7 +7,7 @@
 //! outages, changing rates, several receivers or no return link.
 //!
 //! The budget is counted in packets, not in seconds, so that advice does not depend on the
-//! machine.
+//! machine. Events count as packets where a run has more of them.
 
 mod capacity;
 mod estimate;
@@ -15,6 +15,7 @@ mod field;
 mod needs;
 mod one_way;
 mod search;
+mod tried;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +112,13 @@ pub struct Advice {
     pub delay_s: f64,
     /// Number of worlds; none is simulated if the file cannot arrive.
     pub runs: usize,
+    /// Simulated events of all worlds.
+    pub events: u64,
 }
+
+/// Failure of a run that took its part of the budget.
+pub const CUT: &str =
+    "the simulation took its part of the budget and ended; give a larger --budget";
 
 /// Basis of a transport's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -204,6 +211,7 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
     advice.controlled = controlled;
     if let Some(other) = dedicated {
         advice.runs += other.runs;
+        advice.events += other.events;
         advice.dedicated = other.ranking.into_iter().next();
     }
     Ok((!cancelled.load(Ordering::Relaxed)).then_some(advice))

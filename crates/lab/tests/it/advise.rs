@@ -508,12 +508,28 @@ fn transports_that_deliver_late_come_before_those_that_do_not() {
 }
 
 #[test]
-fn one_run_takes_a_share_of_the_budget() {
-    // Many outages pass within a round trip, and each takes time to simulate.
+fn the_budget_holds_for_events() {
+    // Thousands of outages pass within a round trip, and each is an event without a packet.
     let every = "20 ms+10 ms".parse().unwrap();
     let spec = LinkSpec { outage_every: Some(every), ..link(10_000_000, 100.0, 0.0) };
-    let found = advice(&Question { budget: seconds(0.01), ..question(spec, 10_000) });
-    assert!(found.ranking.iter().all(|row| row.mean_s.is_none()), "{found:?}");
+    for (size, budget) in [(10_000, 0.2), (3_000_000, 2.0)] {
+        let found = advice(&Question { budget: seconds(budget), ..question(spec.clone(), size) });
+        let spent = found.events as f64 / 3.0 / PACKETS_PER_S;
+        assert!(spent <= budget, "{size}: {spent} s");
+        let is_cut = |row: &Candidate| row.failures.contains_key(advise::CUT);
+        assert!(found.ranking.iter().any(is_cut), "{found:?}");
+    }
+}
+
+#[test]
+fn events_after_a_completed_transfer_do_not_count() {
+    // Until the lifetime of bundles ends, the link goes down thousands of times.
+    let every = "4 s+2 s+2 s".parse().unwrap();
+    let spec = LinkSpec { outage_every: Some(every), ..link(1_000_000, 0.2, 0.0) };
+    let found = advice(&Question { budget: seconds(1.0), ..question(spec, 400_000) });
+    let cut: Vec<_> =
+        found.ranking.iter().filter(|row| row.failures.contains_key(advise::CUT)).collect();
+    assert!(cut.is_empty(), "{cut:?}");
 }
 
 #[test]

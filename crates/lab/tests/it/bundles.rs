@@ -246,25 +246,45 @@ fn a_comparison_has_relays_between_its_hops() {
     assert!(one_hop.unwrap_err().to_string().contains("no relay"));
 }
 
+/// A file of 5 MB over contacts of 10 s, which are 2.5 MB, and outages that a layer does not wait
+/// for.
+fn over_contacts(protocol: &str, lifetime: &str, settings: &str) -> run::Run {
+    let links = "rate = \"2 Mbit/s\"\noutage_every = { period = \"2 h\", down = \"7190 s\" }";
+    let text = format!(
+        "seed = 1\nnodes.a.inactivity = \"{lifetime}\"\nnodes.b.inactivity = \"{lifetime}\"\n\
+         {settings}\n\
+         [[links]]\nfrom = \"a\"\nto = \"b\"\n{links}\n\
+         [[links]]\nfrom = \"b\"\nto = \"a\"\n{links}\n\
+         [[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"{protocol}\"\nsize = \"5 MB\"\n"
+    );
+    play(&text)
+}
+
 #[test]
 fn a_bundle_has_to_fit_into_a_contact() {
-    // Contacts of 10 s, which are 2.5 MB, and outages that a layer does not wait for.
-    let run = |settings: &str| {
-        let links = "rate = \"2 Mbit/s\"\noutage_every = { period = \"2 h\", down = \"7190 s\" }";
-        let text = format!(
-            "seed = 1\nnodes.a.inactivity = \"14 h\"\nnodes.b.inactivity = \"14 h\"\n{settings}\n\
-             [[links]]\nfrom = \"a\"\nto = \"b\"\n{links}\n\
-             [[links]]\nfrom = \"b\"\nto = \"a\"\n{links}\n\
-             [[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"bp-norm\"\nsize = \"5 MB\"\n"
-        );
-        play(&text)
-    };
-    let long = run("");
+    let long = over_contacts("bp-norm", "14 h", "");
     let failure = long.transfers[0].failure.clone().unwrap();
     let why = "a bundle of 5 MB does not fit into a contact of 2.5 MB: set a smaller `bundle_size`";
     assert!(failure.contains(why), "{failure}");
-    let parts = run("nodes.a.mib.bundle_size = \"1 MB\"");
-    assert!(parts.succeeded(), "{parts:#?}");
+    for protocol in ["bp-norm", "bp-tcpcl"] {
+        let parts = over_contacts(protocol, "14 h", "nodes.a.mib.bundle_size = \"1 MB\"");
+        assert!(parts.succeeded(), "{protocol}: {parts:#?}");
+    }
+}
+
+#[test]
+fn bundles_that_do_not_arrive_have_a_reason() {
+    let cases = [
+        ("bp-norm", "1 h", "bundles expired before they arrived: raise `inactivity`"),
+        // What a connection held when it broke is lost.
+        ("bp-stcp", "14 h", "bundles were sent and did not arrive, which bp-stcp does not notice"),
+    ];
+    let parts = "nodes.a.mib.bundle_size = \"100 kB\"";
+    for (protocol, lifetime, why) in cases {
+        let run = over_contacts(protocol, lifetime, parts);
+        let failure = run.transfers[0].failure.clone().unwrap();
+        assert!(failure.contains(why) && !failure.contains("do not fit"), "{failure}");
+    }
 }
 
 #[test]

@@ -603,6 +603,7 @@ fn observations(
             .map(|host| of_host(host).and_then(EmulatedHost::engine)?.counters().repairs)
             .collect(),
         buffers: vec![None; scenario.nodes.len()],
+        bundles: vec![None; scenario.nodes.len()],
         links: report.links.iter().map(|link| link.stats.clone()).collect(),
         alone: true,
     }

@@ -74,6 +74,7 @@ fn advice(ranking: Vec<Candidate>) -> Advice {
         return_bps: None,
         delay_s: 0.25,
         runs: 1,
+        events: 1,
     }
 }
 
@@ -375,6 +376,16 @@ fn what_was_not_simulated_is_neither_recommended_nor_certain() {
     assert!(text.starts_with("It is not known which transport is best."), "{text}");
     assert!(text.contains("by shorter files, is ltp"), "{text}");
     assert!(!serves(&question, &unknown));
+
+    let cut = Candidate {
+        success: Some(0.0),
+        mean_s: None,
+        failures: [(advise::CUT.to_owned(), 2)].into(),
+        ..candidate("cfdp".parse().unwrap(), Basis::Simulated)
+    };
+    let text = words::paragraph(&question, &advice(vec![cut.clone()]), &cut, false);
+    assert!(text.starts_with("It is not known whether a transport delivers the file."), "{text}");
+    assert!(text.contains("give a larger --budget"), "{text}");
 
     let estimated = Candidate { success: None, ..candidate(unknown.protocol, Basis::Estimated) };
     assert!(serves(&question, &estimated));

@@ -1,6 +1,6 @@
 //! Advice in sentences.
 
-use lab::advise::{self, Advice, Basis, Candidate, Question};
+use lab::advise::{self, Advice, Basis, CUT, Candidate, Question};
 use lab::preset::Sharing;
 use transport::contract::Feature;
 use transport::quantity::{Size, Span};
@@ -21,11 +21,7 @@ pub(super) fn paragraph(
     }
     let mut sentences = Vec::new();
     if !best.delivers() {
-        let why = best.failures.keys().next().map_or("the file is incomplete", String::as_str);
-        sentences.push(format!(
-            "No transport delivers the file over this link. {}: {why}.",
-            best.title()
-        ));
+        sentences.push(no_delivery(best));
     } else {
         sentences.push(headline(question, best));
         sentences.push(expectation(question, best));
@@ -44,6 +40,16 @@ pub(super) fn paragraph(
     sentences.extend(sharing(question, advice, best));
     sentences.push(evidence(question, advice));
     sentences.join(" ")
+}
+
+/// Why not even the best transport delivered the file.
+fn no_delivery(best: &Candidate) -> String {
+    let name = best.title();
+    if best.failures.contains_key(CUT) {
+        return format!("It is not known whether a transport delivers the file. {name}: {CUT}.");
+    }
+    let why = best.failures.keys().next().map_or("the file is incomplete", String::as_str);
+    format!("No transport delivers the file over this link. {name}: {why}.")
 }
 
 fn headline(question: &Question, best: &Candidate) -> String {

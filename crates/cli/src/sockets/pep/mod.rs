@@ -364,7 +364,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         if let Some(account) = account.as_ref().filter(|account| !account.doubts.is_empty())
             && !std::mem::replace(&mut self.doubted, true)
         {
-            self.print(&format!("our own TCP: {}", account.text()));
+            self.print(&format!("slowlight's own TCP: {}", account.text()));
         }
         let engine = self.driver.engine_mut();
         if self.args.json.is_some() || is_requested {

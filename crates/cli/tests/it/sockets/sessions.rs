@@ -292,6 +292,10 @@ fn unresponsive_peers_are_reported() {
     make(&place.here("file"), 100_000);
     let (_socket, nobody) = silent();
     let late = |protocol| place.send(protocol, "file", &nobody, &["--timeout", "20 s"]);
+    // In an outage that it knows, a sender expects no reply.
+    let outage = ["--outage", "0 s+1 h", "--timeout", "20 s"];
+    let mut idle = place.send("cfdp", "file", &nobody, &outage);
+    assert_eq!(idle.word_between("the next one begins in ", ","), "1 h");
     // All at once, because each waits for 5 s.
     let mut senders = ["ltp", "saratoga", "norm"].map(|protocol| (protocol, late(protocol)));
     for (protocol, sender) in &mut senders {
@@ -300,6 +304,9 @@ fn unresponsive_peers_are_reported() {
         assert!(sender.message.contains(&remedy), "{}", sender.message);
         sender.interrupt();
     }
+    idle.interrupt();
+    let idle = idle.end();
+    assert!(!idle.message.contains("no answer"), "{}", idle.message);
     for (protocol, sender) in senders {
         let next = match protocol {
             "saratoga" => "not finished: stopped; the same command resumes",

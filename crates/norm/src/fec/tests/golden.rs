@@ -18,11 +18,7 @@ struct Golden {
 
 macro_rules! golden {
     ($name:literal) => {
-<<<<<<< HEAD:crates/norm/src/fec/golden.rs
-        include_str!(concat!("../../testdata/", $name, ".hex"))
-=======
-        include_str!(concat!("../../../../../testdata/vectors/norm/", $name, ".hex"))
->>>>>>> hd:crates/norm/src/fec/tests/golden.rs
+        include_str!(concat!("../../../testdata/", $name, ".hex"))
     };
 }
 
