@@ -65,10 +65,8 @@ impl Coding {
             // An object's own code depends on its size.
             return Self::long(config.fec, config.block_len, config.parity, config.loss);
         }
-        let (parity, auto_parity) = match config.fec == Scheme::NoCode {
-            true => (0, 0),
-            false => (config.parity, config.auto_parity),
-        };
+        let (parity, auto_parity) =
+            if config.fec == Scheme::NoCode { (0, 0) } else { (config.parity, config.auto_parity) };
         if auto_parity > parity {
             return Err(format!("auto_parity {auto_parity} is more than the parity, {parity}"));
         }
@@ -107,9 +105,10 @@ impl Coding {
 
     /// Checks whether long blocks of `block_len` segments can be coded.
     pub(crate) fn check_long(&self, block_len: u16) -> Result<(), String> {
-        let checked = match self.scheme == Scheme::RaptorQ {
-            true => BlockCode::raptorq(block_len, 1).map(drop),
-            false => Long::check(block_len, self.parity),
+        let checked = if self.scheme == Scheme::RaptorQ {
+            BlockCode::raptorq(block_len, 1).map(drop)
+        } else {
+            Long::check(block_len, self.parity)
         };
         checked.map_err(|error| error.to_string())
     }
@@ -342,9 +341,10 @@ impl Coding {
             block_len: self.block_len,
             parity: if self.is_long() { 0 } else { self.parity },
             field_bits: if self.scheme == Scheme::ReedSolomonM { 16 } else { 8 },
-            instance: match self.scheme == Scheme::Compact {
-                true => INSTANCE_FIRST + self.parity.trailing_zeros() as u16,
-                false => 0,
+            instance: if self.scheme == Scheme::Compact {
+                INSTANCE_FIRST + self.parity.trailing_zeros() as u16
+            } else {
+                0
             },
             blocks: if is_raptorq { blocks as u8 } else { 0 },
             sub_blocks: is_raptorq.into(),

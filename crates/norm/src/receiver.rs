@@ -212,9 +212,10 @@ impl Receiver {
     /// object to the end of its session: on another path the sender would be another one.
     pub(crate) fn reseat(&self, core: &mut Core) {
         let seat = &self.base.seat;
-        match self.is_idle() && self.silence_of_end().is_zero() {
-            true => core.shared.paths.leave_seat(seat.handle),
-            false => core.shared.paths.take_seat(seat.handle, seat.path),
+        if self.is_idle() && self.silence_of_end().is_zero() {
+            core.shared.paths.leave_seat(seat.handle)
+        } else {
+            core.shared.paths.take_seat(seat.handle, seat.path)
         }
     }
 
@@ -332,9 +333,10 @@ impl Receiver {
             }
             self.objects.insert(number, object);
         }
-        let is_full = match places.is_empty() {
-            true => self.numbers.is_beyond(number),
-            false => self.numbers.begin(first, number),
+        let is_full = if places.is_empty() {
+            self.numbers.is_beyond(number)
+        } else {
+            self.numbers.begin(first, number)
         };
         if is_full {
             core.user.limit_reached(Limit::Objects);
@@ -376,9 +378,10 @@ impl Receiver {
                 break false;
             }
         };
-        match is_over {
-            true => self.settle(core),
-            false => self.save(core, number),
+        if is_over {
+            self.settle(core)
+        } else {
+            self.save(core, number)
         }
         if core.shared.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
             core.shared.pause(self.sender.path);
@@ -487,13 +490,12 @@ impl Receiver {
         let numbers = &mut self.numbers;
         self.objects.retain(|number, object| {
             if object.is_over() {
-                match object.is_here() {
-                    true => numbers.completes(*number),
-                    false => {
-                        numbers.fails(*number, object.is_refused());
-                        if let Some(reason) = object.cannot_store() {
-                            self.refused.note(*number, reason);
-                        }
+                if object.is_here() {
+                    numbers.completes(*number)
+                } else {
+                    numbers.fails(*number, object.is_refused());
+                    if let Some(reason) = object.cannot_store() {
+                        self.refused.note(*number, reason);
                     }
                 }
                 core.free.push(object.handle);

@@ -82,9 +82,10 @@ impl Account {
         let mut text = format!(
             "lateness: median {half:.0} us, 99th percentile {usual:.0} us, maximum {most:.0} us"
         );
-        let remedy = match self.real_time {
-            true => "stop other programs, or use a machine with more processors",
-            false => "run it as root or with CAP_SYS_NICE for real-time priority",
+        let remedy = if self.real_time {
+            "stop other programs, or use a machine with more processors"
+        } else {
+            "run it as root or with CAP_SYS_NICE for real-time priority"
         };
         if let Some(lines) = doubts::lines(&self.doubts, remedy) {
             text += &format!("\n{lines}");

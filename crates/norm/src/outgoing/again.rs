@@ -100,9 +100,10 @@ impl Outgoing {
             return;
         }
         state.is_named = state.named.contains(symbol);
-        match state.is_named {
-            true => state.named.remove(symbol),
-            false => state.again = (state.again + 1) % all,
+        if state.is_named {
+            state.named.remove(symbol)
+        } else {
+            state.again = (state.again + 1) % all
         }
         self.coded.note_repeated(number, (block, symbol));
     }

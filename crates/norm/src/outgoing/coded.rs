@@ -161,9 +161,10 @@ impl Coded {
         let state = self.blocks.entry(block).or_default();
         change(state);
         self.kept.bytes = self.kept.bytes + state.memory() - before;
-        match state.is_short() {
-            true => self.short.insert(block),
-            false => self.short.remove(&block),
+        if state.is_short() {
+            self.short.insert(block)
+        } else {
+            self.short.remove(&block)
         };
     }
 
@@ -182,10 +183,8 @@ impl Coded {
         let wanted = &self.digests.wanted;
         let count = self.digests.of.len() as u32;
         let (turn, is_round) = (self.digests.turn, self.rounds.count > 0);
-        let others = (0..count).map(|at| match is_round {
-            true => (turn % count + at) % count,
-            false => count - 1 - at,
-        });
+        let others = (0..count)
+            .map(|at| if is_round { (turn % count + at) % count } else { count - 1 - at });
         let others: Vec<_> =
             others.filter(|block| !wanted.contains(block)).take(DIGESTS_MAX).collect();
         let most = (room / DIGEST_LEN).min(DIGESTS_MAX);
@@ -311,9 +310,10 @@ impl Outgoing {
         let block_len = u32::from(partition.block_len(block));
         let segments = partition.segments();
         let (at, symbol) = (self.at.block.min(partition.blocks()), u64::from(self.at.symbol));
-        let gone = match at < partition.blocks() {
-            true => partition.first_segment(at) + symbol.min(partition.block_len(at).into()),
-            false => segments,
+        let gone = if at < partition.blocks() {
+            partition.first_segment(at) + symbol.min(partition.block_len(at).into())
+        } else {
+            segments
         };
         let left = segments.saturating_sub(gone).saturating_add(self.coded.behind) as f64;
         let window = NEAR * terms.round_trip / terms.interval.max(1e-9);
@@ -337,9 +337,10 @@ impl Outgoing {
         let blocks = blocks.max(self.coded.rivals);
         let ending = Ending { segments: segments as f64, blocks, receivers };
         let Some(known) = known else {
-            return match is_near {
-                true => terms.further(ending, block_len, observed).into(),
-                false => block_len.into(),
+            return if is_near {
+                terms.further(ending, block_len, observed).into()
+            } else {
+                block_len.into()
             };
         };
         let parity = u32::from(shape.coding.parity);
@@ -352,9 +353,10 @@ impl Outgoing {
                 spread: loss.spread(),
                 is_reported: true,
             });
-            let observed = match is_named {
-                true => observed,
-                false => observed.once_repeated((block_len, parity), known.of, lacking),
+            let observed = if is_named {
+                observed
+            } else {
+                observed.once_repeated((block_len, parity), known.of, lacking)
             };
             let likely = known.of as f64 + Terms::likely(lacking, observed);
             (lacking > 0).then_some((likely, known.of, lacking, observed))
@@ -362,9 +364,10 @@ impl Outgoing {
         // With a thousand receivers, the exact number for each would take too long.
         let worst = known.iter().filter_map(of).max_by(|one, other| one.0.total_cmp(&other.0));
         let Some((_, sent, lacking, observed)) = worst else { return 0 };
-        let more = match is_near {
-            true => terms.further(ending, lacking, observed),
-            false => Terms::meanwhile(lacking, observed),
+        let more = if is_near {
+            terms.further(ending, lacking, observed)
+        } else {
+            Terms::meanwhile(lacking, observed)
         };
         sent + u64::from(more)
     }
@@ -435,9 +438,10 @@ impl Outgoing {
         if !shape.push(out, flags, shape.id(block, block_len + row), payload) {
             return Step::Full;
         }
-        match flags.contains(Flags::REPAIR) {
-            true => out.core.stats.parity_repairs += 1,
-            false => out.core.stats.auto_parity += 1,
+        if flags.contains(Flags::REPAIR) {
+            out.core.stats.parity_repairs += 1
+        } else {
+            out.core.stats.auto_parity += 1
         }
         self.on_parity_sent((block, block_len + row), number, shape);
         self.info_turn.is_due |= self.coded.on_sent(block, number, at);

@@ -116,9 +116,10 @@ fn write_blocks(
     (first, end): (u64, u64),
 ) -> bool {
     let (first, last) = (position(first as u32, 0), position((end - 1) as u32, 0));
-    match first == last {
-        true => writer.item(RequestFlags::BLOCK, first).is_ok(),
-        false => writer.range(RequestFlags::BLOCK, first, last).is_ok(),
+    if first == last {
+        writer.item(RequestFlags::BLOCK, first).is_ok()
+    } else {
+        writer.range(RequestFlags::BLOCK, first, last).is_ok()
     }
 }
 

@@ -43,9 +43,10 @@ impl Acknowledgement {
     /// Notes that everything up to the requested position has arrived.
     fn confirm(&mut self, position: Position, at_once: bool) {
         self.wanted = None;
-        self.confirmed = match at_once || self.is_due() {
-            true => Confirmed::Due(position),
-            false => Confirmed::Delayed(position),
+        self.confirmed = if at_once || self.is_due() {
+            Confirmed::Due(position)
+        } else {
+            Confirmed::Delayed(position)
         };
     }
 

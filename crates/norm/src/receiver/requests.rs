@@ -99,16 +99,15 @@ impl Receiver {
 
     /// Minimum time until repairs arrive.
     pub(super) fn holdoff(&self) -> Duration {
-        let wait = match self.is_alone() {
-            true => self.timing.grtt + self.timing.grtt / 4 + self.nack.took,
-            false => {
-                let most = self.timing.grtt * (u32::from(self.timing.backoff) + 2);
-                // A sender that does not collect requests repairs sooner.
-                let known = self.nack.answered_in.filter(|_| self.timing.backoff < BACKOFF_OF_MANY);
-                known.map_or(most, |wait| {
-                    (wait + self.timing.grtt / 4).clamp(self.timing.grtt * 5 / 4, most)
-                })
-            }
+        let wait = if self.is_alone() {
+            self.timing.grtt + self.timing.grtt / 4 + self.nack.took
+        } else {
+            let most = self.timing.grtt * (u32::from(self.timing.backoff) + 2);
+            // A sender that does not collect requests repairs sooner.
+            let known = self.nack.answered_in.filter(|_| self.timing.backoff < BACKOFF_OF_MANY);
+            known.map_or(most, |wait| {
+                (wait + self.timing.grtt / 4).clamp(self.timing.grtt * 5 / 4, most)
+            })
         };
         wait.max(HOLDOFF_LEAST)
     }

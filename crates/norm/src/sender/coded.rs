@@ -58,9 +58,10 @@ impl Sender {
         }
         let config = &core.config.sender;
         let interval = self.interval(core);
-        let receivers = match self.is_group {
-            true => self.members.len().max(config.receivers).max(self.transmission.group_size()),
-            false => 1,
+        let receivers = if self.is_group {
+            self.members.len().max(config.receivers).max(self.transmission.group_size())
+        } else {
+            1
         };
         self.transmission.terms = Terms {
             waste: config.waste,
@@ -245,10 +246,7 @@ impl Sender {
         }
         let path = core.shared.paths.get(&self.path);
         let back = path.and_then(|path: &Path| path.return_time(REPLY_LEN)).unwrap_or_default();
-        let often = match self.is_group {
-            true => round_trip,
-            false => round_trip / PROBES,
-        };
+        let often = if self.is_group { round_trip } else { round_trip / PROBES };
         let least = self.interval(core) * SEGMENTS_APART;
         Some(often.max(least).max(PROBES_APART).max(back * RETURN_SHARE))
     }

@@ -52,9 +52,10 @@ impl Sender {
         let congestion = self.transmission.congestion.as_ref();
         let rate = congestion.map_or(fixed, |congestion| congestion.rate);
         let share = message::rate(cc.rate) / rate.max(1.0);
-        let bias = match cc.flags.contains(CcFlags::START) {
-            true => share / 2.0,
-            false => (share.clamp(0.5, 0.9) - 0.5) / 0.4,
+        let bias = if cc.flags.contains(CcFlags::START) {
+            share / 2.0
+        } else {
+            (share.clamp(0.5, 0.9) - 0.5) / 0.4
         };
         self.group_size.answered(now, cc.sequence, way, bias);
     }

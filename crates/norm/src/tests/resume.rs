@@ -344,9 +344,10 @@ fn damaged_records_and_files_cost_only_time() {
         let store = &mut it.world.sides[RECEIVER].store;
         let spool = store.names(Area::Spool).next().expect("there is a working file").clone();
         let mut bytes = store.get(&spool).expect("it exists").to_vec();
-        match is_cut {
-            true => bytes.truncate(bytes.len() / 2),
-            false => bytes[5_000] ^= 1,
+        if is_cut {
+            bytes.truncate(bytes.len() / 2)
+        } else {
+            bytes[5_000] ^= 1
         }
         store.insert(spool, bytes);
         it.restart(RECEIVER);
