@@ -12,7 +12,7 @@ use session::timer::TICK;
 
 use super::config::{Boot, Config, millis};
 use super::held::Held;
-use super::record::Record;
+use super::record::{Clocks, Record};
 use super::store::Job;
 use super::{Agent, Alarm};
 
@@ -47,15 +47,6 @@ impl Clock {
         let at = u64::try_from(at.max(0)).unwrap_or(u64::MAX);
         (Time::ZERO + Duration::from_millis(at)).max(now)
     }
-}
-
-/// All clocks at one moment, recorded so that a later run knows the time that has passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Clocks {
-    pub(super) kept_ms: u64,
-    /// Number of the machine's boot, and milliseconds since then.
-    pub(super) boot: Option<(u64, u64)>,
-    pub(super) dtn_ms: Option<u64>,
 }
 
 /// The clock of records.

@@ -12,7 +12,6 @@ use wire::checksum::crc32c;
 
 use super::super::layer::Content;
 use super::Version;
-use super::clock::Clocks;
 use super::gone::Left;
 use super::head::Key;
 use super::numbers::Used;
@@ -34,6 +33,15 @@ const PAYLOAD_MAX: usize = 4096;
 /// Whether a payload of this length has a record of its own.
 pub(super) const fn is_apart(len: usize) -> bool {
     len > PAYLOAD_MAX
+}
+
+/// All clocks at one moment, recorded so that a later run knows the time that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clocks {
+    pub(super) kept_ms: u64,
+    /// Number of the machine's boot, and milliseconds since then.
+    pub(super) boot: Option<(u64, u64)>,
+    pub(super) dtn_ms: Option<u64>,
 }
 
 /// Record of a bundle.

@@ -5,6 +5,7 @@
 //! both sides support it.
 
 mod config;
+mod decoding;
 mod out;
 mod places;
 mod protocol;
@@ -27,9 +28,8 @@ pub use self::config::{Config, Limits, Peer, Proof, Tls, WholeSeconds};
 pub use self::protocol::{Protocol, Version3};
 pub use crate::codec::mtcp::Framing;
 
-use self::places::Remote;
 use self::sending::Sending;
-use self::session::{Phase, Session};
+use self::session::{Phase, Remote, Session};
 use super::admission::Standing;
 use super::effects::Effects;
 use super::layer::{Command, Configured, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};

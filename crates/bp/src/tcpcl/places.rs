@@ -12,19 +12,6 @@ use super::{Alarm, Peer, Proof, Tcpcl, Tls};
 use crate::codec::bp7::Eid;
 use crate::codec::tcpcl4::TermReason;
 
-/// Peer of a session.
-#[derive(Clone, Debug)]
-pub(super) struct Remote {
-    /// Its address, if known.
-    pub(super) address: Option<IpAddr>,
-    /// By its address at first, then by its name.
-    pub(super) standing: Standing,
-    /// Its node ID, as far as it counts.
-    pub(super) node: Option<Eid>,
-    /// Time of the stream's start.
-    pub(super) since: Time,
-}
-
 impl Tcpcl {
     /// Finds a place for a new stream; `None` if there is none. Streams to configured neighbours
     /// always have one, those to nodes that announced themselves have one like strangers.

@@ -7,7 +7,8 @@ use engine::{PathEffect, PathId, Time};
 use wire::DecodeErrorKind;
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
-use super::protocol::{self, Protocol, Received, Version3};
+use super::decoding::{self, Received};
+use super::protocol::{Protocol, Version3};
 use super::session::{Coming, Phase, Reply, reason, refusal};
 use super::{Alarm, Proof, Tcpcl, Tls};
 use crate::codec::bp7::Eid;
@@ -124,7 +125,7 @@ impl Tcpcl {
         }
         let had = session.incoming.beginning.len();
         let input = session.incoming.gather(bytes);
-        match protocol::read(session, &input, &bounds) {
+        match decoding::read(session, &input, &bounds) {
             Ok(Some((received, len))) => {
                 *bytes = &bytes[len - had..];
                 match received {

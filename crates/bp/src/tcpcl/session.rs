@@ -9,10 +9,22 @@ use engine::Time;
 
 use super::super::layer::{LinkId, Neighbour, Refusal, TransferId};
 use super::out::Out;
-use super::places::Remote;
 use super::protocol::{Agreement, Protocol};
 use super::sending::Sending;
 use crate::codec::tcpcl4::{Message, RefuseReason, SegmentFlags, TermReason};
+
+/// Peer of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    /// Its address, if known.
+    pub(super) address: Option<IpAddr>,
+    /// By its address at first, then by its name.
+    pub(super) standing: Standing,
+    /// Its node ID, as far as it counts.
+    pub(super) node: Option<Eid>,
+    /// Time of the stream's start.
+    pub(super) since: Time,
+}
 
 /// Phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-
 use super::code::CodeError;
 use super::long::{Columns, Long, LongError, LongWork};
 #[cfg(feature = "raptorq")]
 use super::raptorq::RaptorQ;
+use super::received::Received;
 
 /// Code of one long block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +16,6 @@ pub enum BlockCode {
     /// RaptorQ code of RFC 6330.
     #[cfg(feature = "raptorq")]
     RaptorQ(RaptorQ),
-}
-
-/// Symbols of a block that arrived, except source symbols, which are at their places.
-#[derive(Clone, Copy, Debug)]
-pub struct Received<'a> {
-    /// Places of missing source symbols, in ascending order.
-    pub missing: &'a [u16],
-    /// Rows of parity symbols, and their places: those of missing symbols.
-    pub parity: &'a [(u16, u16)],
-    /// Rows of further parity symbols, with their bytes.
-    pub extra: &'a [(u16, Bytes)],
 }
 
 impl BlockCode {

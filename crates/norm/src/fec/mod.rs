@@ -40,11 +40,12 @@ mod partition;
 mod quantile;
 #[cfg(feature = "raptorq")]
 mod raptorq;
+mod received;
 mod symbols;
 #[cfg(test)]
 mod tests;
 
-pub use block_code::{BlockCode, Received};
+pub use block_code::BlockCode;
 pub use code::{Code, CodeError};
 pub use decoder::{Decoder, RecoverError};
 pub use encoder::Encoder;
@@ -55,3 +56,4 @@ pub use partition::{Location, Partition, PartitionError};
 pub use quantile::{needed, quantile};
 #[cfg(feature = "raptorq")]
 pub use raptorq::RaptorQ;
+pub use received::Received;

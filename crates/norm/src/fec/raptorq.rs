@@ -14,10 +14,10 @@ use raptorq::{
     SourceBlockEncoder, SourceBlockEncodingPlan,
 };
 
-use super::block_code::Received;
 use super::code::CodeError;
 use super::decoder::RecoverError;
 use super::long::{Columns, LongError};
+use super::received::Received;
 
 /// Code of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use super::carousel::Rounds;
 use super::info::InfoSchedule;
 use super::parity::Windows;
 use super::runs::Runs;
-use super::states::Kept;
 use super::{Content, Core, Job, Outgoing, Output, Shape, Task};
 use crate::bits::Bits;
 use crate::digest::{BlockDigest, DIGEST_LEN, DIGESTS_MAX, Digest, digest_of, first_bytes};
@@ -37,6 +36,33 @@ const NEWEST: usize = 16;
 
 /// Maximum number of blocks of an object that a carousel repeats.
 pub(super) const BLOCKS_MAX: u32 = 4096;
+
+/// Bytes of the states of an object's blocks.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Memory of the states, and what is kept of those dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Bytes of the states.
+    pub(super) bytes: usize,
+    pub(super) most: usize,
+    /// Block at which the search for a state to drop continues.
+    pub(super) next: u32,
+    /// Next rows of parity of blocks without state, by block.
+    pub(super) rows: Vec<u16>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { bytes: 0, most: BYTES_MAX, next: 0, rows: Vec::new() }
+    }
+}
+
+impl Kept {
+    pub(super) fn memory(&self) -> usize {
+        self.bytes + self.rows.capacity() * size_of::<u16>()
+    }
+}
 
 /// State of a coded object at its sender.
 #[derive(Debug, Default)]

@@ -6,39 +6,12 @@
 use super::Outgoing;
 use super::coded::{Coded, CodedBlock};
 
-/// Bytes of the states of an object's blocks.
-const BYTES_MAX: usize = 16 << 20;
-
 /// Bytes of an entry of the map of states without its state, and of an entry of `known`.
 const ENTRY: usize = 64;
 const KNOWN: usize = 32;
 
 /// Number of states that are compared for one to drop.
 const COMPARED: usize = 64;
-
-/// Memory of the states, and what is kept of those dropped.
-#[derive(Debug)]
-pub(super) struct Kept {
-    /// Bytes of the states.
-    pub(super) bytes: usize,
-    pub(super) most: usize,
-    /// Block at which the search for a state to drop continues.
-    next: u32,
-    /// Next rows of parity of blocks without state, by block.
-    rows: Vec<u16>,
-}
-
-impl Default for Kept {
-    fn default() -> Self {
-        Self { bytes: 0, most: BYTES_MAX, next: 0, rows: Vec::new() }
-    }
-}
-
-impl Kept {
-    pub(super) fn memory(&self) -> usize {
-        self.bytes + self.rows.capacity() * size_of::<u16>()
-    }
-}
 
 impl CodedBlock {
     /// Bytes of memory used.
