@@ -213,9 +213,9 @@ impl Receiver {
     pub(crate) fn reseat(&self, core: &mut Core) {
         let seat = &self.base.seat;
         if self.is_idle() && self.silence_of_end().is_zero() {
-            core.shared.paths.leave_seat(seat.handle)
+            core.shared.paths.leave_seat(seat.handle);
         } else {
-            core.shared.paths.take_seat(seat.handle, seat.path)
+            core.shared.paths.take_seat(seat.handle, seat.path);
         }
     }
 
@@ -379,9 +379,9 @@ impl Receiver {
             }
         };
         if is_over {
-            self.settle(core)
+            self.settle(core);
         } else {
-            self.save(core, number)
+            self.save(core, number);
         }
         if core.shared.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
             core.shared.pause(self.sender.path);
@@ -491,7 +491,7 @@ impl Receiver {
         self.objects.retain(|number, object| {
             if object.is_over() {
                 if object.is_here() {
-                    numbers.completes(*number)
+                    numbers.completes(*number);
                 } else {
                     numbers.fails(*number, object.is_refused());
                     if let Some(reason) = object.cannot_store() {

@@ -506,10 +506,11 @@ impl<A: Engine> OverTcp<A> {
         if !stream.is_up() {
             return;
         }
-        let taken = match stream.kept.is_empty() {
+        let taken = if stream.kept.is_empty() {
             // An ended connection accepts no data; its end is reported next.
-            true => self.below.send(now, stream.connection, bytes).unwrap_or(bytes.len()),
-            false => 0,
+            self.below.send(now, stream.connection, bytes).unwrap_or(bytes.len())
+        } else {
+            0
         };
         stream.kept.extend_from_slice(&bytes[taken..]);
         if stream.kept.is_empty() {

@@ -378,9 +378,9 @@ impl Agent {
     fn drop_unremembered(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
         if self.config.persistent {
-            self.store.drop(number, held.apart())
+            self.store.drop(number, held.apart());
         } else {
-            self.leave_content(&held)
+            self.leave_content(&held);
         }
     }
 

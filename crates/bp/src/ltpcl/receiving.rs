@@ -210,9 +210,9 @@ impl Ltpcl {
         }
         for (of, block) in std::mem::take(&mut self.held) {
             if successors.contains_key(&of) {
-                self.block(now, block)
+                self.block(now, block);
             } else {
-                self.held.push_back((of, block))
+                self.held.push_back((of, block));
             }
         }
         for id in sessions {

@@ -2,15 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Time;
 
+use super::super::admission::Standing;
 use super::super::layer::{LinkId, Neighbour, Refusal, TransferId};
 use super::out::Out;
 use super::protocol::{Agreement, Protocol};
 use super::sending::Sending;
+use crate::codec::bp7::Eid;
 use crate::codec::tcpcl4::{Message, RefuseReason, SegmentFlags, TermReason};
 
 /// Peer of a session.

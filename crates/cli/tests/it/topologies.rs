@@ -2,7 +2,6 @@
 //! star; and links that change below a flow.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "why a test is skipped, and a table")]
 
 use std::process::{Child, Command, Output};
 use std::thread;

@@ -101,9 +101,9 @@ impl Outgoing {
         }
         state.is_named = state.named.contains(symbol);
         if state.is_named {
-            state.named.remove(symbol)
+            state.named.remove(symbol);
         } else {
-            state.again = (state.again + 1) % all
+            state.again = (state.again + 1) % all;
         }
         self.coded.note_repeated(number, (block, symbol));
     }

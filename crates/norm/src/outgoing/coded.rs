@@ -465,9 +465,9 @@ impl Outgoing {
             return Step::Full;
         }
         if flags.contains(Flags::REPAIR) {
-            out.core.stats.parity_repairs += 1
+            out.core.stats.parity_repairs += 1;
         } else {
-            out.core.stats.auto_parity += 1
+            out.core.stats.auto_parity += 1;
         }
         self.on_parity_sent((block, block_len + row), number, shape);
         self.info_turn.is_due |= self.coded.on_sent(block, number, at);

@@ -345,9 +345,9 @@ fn damaged_records_and_files_cost_only_time() {
         let spool = store.names(Area::Spool).next().expect("there is a working file").clone();
         let mut bytes = store.get(&spool).expect("it exists").to_vec();
         if is_cut {
-            bytes.truncate(bytes.len() / 2)
+            bytes.truncate(bytes.len() / 2);
         } else {
-            bytes[5_000] ^= 1
+            bytes[5_000] ^= 1;
         }
         store.insert(spool, bytes);
         it.restart(RECEIVER);

@@ -1,6 +1,6 @@
 //! Worlds of toy engines.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in tests a panic is a failure")]
+#![expect(clippy::unwrap_used, reason = "in tests a panic is a failure")]
 
 mod capture;
 mod faults;
