@@ -2,7 +2,7 @@
 
 use crate::{Effect, Engine, Input, MemoryStore, PathId, Time, TxBuf};
 
-/// What an engine did until it waited.
+/// Output of an engine until it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drained<I> {
     /// Datagrams, in order.

@@ -91,7 +91,9 @@ impl Groups {
     pub(crate) fn join(&mut self, path: PathId, group: Group, sender: &Socket) -> io::Result<()> {
         let address = group.address;
         if !address.ip().is_multicast() || address.port() == 0 {
-            let why = format!("invalid multicast group {address}: expected an address and a port");
+            let why = format!(
+                "invalid multicast group {address}: expected a multicast address and a port"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         if address.is_ipv4() != sender.local().is_ipv4() {

@@ -11,10 +11,12 @@ use engine::Time;
 use session::timer::TICK;
 
 use super::config::{Boot, Config, millis};
+use super::head::Head;
 use super::held::Held;
 use super::record::{Clocks, Record};
 use super::store::Job;
 use super::{Agent, Alarm};
+use crate::codec::bp7::Bounds;
 
 /// Longest time between two records of the clocks while there are bundles.
 const NOTE: Duration = Duration::from_secs(60);
@@ -101,6 +103,26 @@ impl Life {
         self.kept = self.kept.saturating_add_unsigned(missing);
         Some((missing, first))
     }
+}
+
+/// Age in milliseconds of an arriving bundle, and its expiry (RFC 9171 §5.5). The age block counts
+/// if there is no creation time or no local clock, or if one of them is wrong: the creation time
+/// is in the future.
+pub(super) fn ages(
+    head: &Head,
+    now: Time,
+    clock: Clock,
+    lifetime_max_ms: u64,
+    bounds: &Bounds,
+) -> (u64, Time) {
+    let made_ms = head.creation().time_ms;
+    let age = head.age_ms(bounds);
+    let by_clock =
+        clock.dtn_time(now).filter(|_| made_ms > 0).and_then(|now_ms| now_ms.checked_sub(made_ms));
+    let age_ms = by_clock.or(age).unwrap_or(0);
+    let lifetime_ms = head.lifetime_ms().min(lifetime_max_ms);
+    let left = millis(lifetime_ms.saturating_sub(age_ms));
+    (age.unwrap_or(age_ms), now + left)
 }
 
 fn ms(at: Time) -> u64 {

@@ -9,7 +9,6 @@ use session::ranges::Ranges;
 
 use super::super::layer::{Content, Tag};
 use super::super::routes::{Priority, Route};
-use super::clock::Clock;
 use super::config::LinkRef;
 use super::gone::Left;
 use super::head::{Head, Key};
@@ -248,24 +247,4 @@ impl Held {
         }
         gone
     }
-}
-
-/// Age in milliseconds of an arriving bundle, and its expiry (RFC 9171 §5.5). The age block counts
-/// if there is no creation time or no local clock, or if one of them is wrong: the creation time
-/// is in the future.
-pub(super) fn ages(
-    head: &Head,
-    now: Time,
-    clock: Clock,
-    lifetime_max_ms: u64,
-    bounds: &Bounds,
-) -> (u64, Time) {
-    let made_ms = head.creation().time_ms;
-    let age = head.age_ms(bounds);
-    let by_clock =
-        clock.dtn_time(now).filter(|_| made_ms > 0).and_then(|now_ms| now_ms.checked_sub(made_ms));
-    let age_ms = by_clock.or(age).unwrap_or(0);
-    let lifetime_ms = head.lifetime_ms().min(lifetime_max_ms);
-    let left = super::config::millis(lifetime_ms.saturating_sub(age_ms));
-    (age.unwrap_or(age_ms), now + left)
 }

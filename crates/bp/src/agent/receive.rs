@@ -6,8 +6,9 @@ use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, EffectResult, FileName, OpenMode, Receive, Time};
 
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
+use super::clock::ages;
 use super::head::Head;
-use super::held::{Arrival, ages};
+use super::held::Arrival;
 use super::intake::{Body, Fed, Filing, Giver, Intake, There};
 use super::store::Job;
 use super::{Agent, Held, Indication, Limit, LinkRef, Priority, Reply};

@@ -115,7 +115,7 @@ impl Agent {
             let why = "a security rule applies, and version 6 has no such security";
             return Err(RequestError::Conflict(why));
         }
-        self.is_short_enough(&head, &request)?;
+        self.check_length(&head, &request)?;
         if !self.check_room(request.payload.len()) {
             return Err(RequestError::Full);
         }
@@ -136,7 +136,7 @@ impl Agent {
     }
 
     /// Whether such a bundle could ever be held, including in memory for its security.
-    fn is_short_enough(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
+    fn check_length(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
         let is_read = self.is_to_be_secured(head);
         let secured = if is_read { self.config.security.payload_max } else { u64::MAX };
         let held = self.config.limits.bytes.saturating_sub(head.encoded_len() as u64);

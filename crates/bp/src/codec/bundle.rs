@@ -150,7 +150,7 @@ pub(super) fn or_more<T>(
 }
 
 /// Checks that a bundle of `len` bytes is all of the input.
-pub(super) fn is_all(len: usize, bytes: &[u8]) -> Result<(), DecodeError> {
+pub(super) fn check_end(len: usize, bytes: &[u8]) -> Result<(), DecodeError> {
     match bytes.len() - len {
         0 => Ok(()),
         count => Err(DecodeError { offset: len, kind: DecodeErrorKind::Trailing { count } }),

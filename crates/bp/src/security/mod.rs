@@ -388,7 +388,7 @@ impl Policy {
         target: u64,
     ) -> Result<(), Fault> {
         let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
-        rule.is_covered(content, target)?;
+        rule.check_covered(content, target)?;
         match rule.operation {
             Operation::Integrity(_) => opened.check_integrity(number, content, target, key)?,
             Operation::Confidentiality(_) if takes_off => {
@@ -500,7 +500,7 @@ impl Rule {
 
     /// Checks that an operation protects as much as the rule requires. The primary block, which has
     /// no header, is protected as a target.
-    fn is_covered(&self, content: &SecurityBlock, target: u64) -> Result<(), Fault> {
+    fn check_covered(&self, content: &SecurityBlock, target: u64) -> Result<(), Fault> {
         let scope = match self.operation {
             Operation::Integrity(_) => HmacSha2::from_block(content).map(|it| it.scope),
             Operation::Confidentiality(_) => AesGcm::from_block(content).map(|it| it.scope),

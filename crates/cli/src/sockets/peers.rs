@@ -111,7 +111,7 @@ pub(crate) fn group(text: &str, port: u16) -> Result<SocketAddr> {
     };
     ensure!(
         address.ip().is_multicast() && address.port() != 0,
-        "--group: invalid multicast group {address}: expected an address and a port"
+        "--group: invalid multicast group {address}: expected a multicast address and a port"
     );
     Ok(address)
 }
@@ -307,9 +307,11 @@ mod tests {
         assert_eq!(group("224.0.0.108", PORT).unwrap(), "224.0.0.108:7542".parse().unwrap());
         assert_eq!(group("239.1.2.3:99", PORT).unwrap().port(), 99);
         assert_eq!(group("ff02::6c", PORT).unwrap(), "[ff02::6c]:7542".parse().unwrap());
-        assert!(group("127.0.0.1", PORT).unwrap_err().to_string().contains("no multicast group"));
+        assert!(
+            group("127.0.0.1", PORT).unwrap_err().to_string().contains("invalid multicast group")
+        );
         assert!(group("224.0.0.108:0", PORT).is_err());
-        assert!(group("all", PORT).unwrap_err().to_string().contains("write it like"));
+        assert!(group("all", PORT).unwrap_err().to_string().contains("expected one like"));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use crate::dependency_directions::root;
 
-/// Cycles that are still there, by crate and parent module. The state that all transactions of CFDP
-/// share has that of user operations, which start transactions; settings of NORM are checked by
-/// building the code that they describe. A module may leave this list, and none may join it.
+/// Cycles that are still there, by crate and parent module. The state that all transactions of
+/// CFDP share has that of user operations, which start transactions; settings of NORM are checked
+/// by building the code that they describe. A module may leave this list, and none may join it.
 const KNOWN: [(&str, &str, &[&str]); 2] = [
     ("cfdp", "", &["core", "restore", "sender", "user_operations"]),
     ("norm", "", &["coding", "config", "core", "incoming"]),

@@ -191,7 +191,7 @@ fn invalid_beacon_options_are_refused() {
         ([&["send"], &to[..], &["--udp-lite"]].concat(), "--udp-lite is for Saratoga"),
         ([&["send"], &to[..], &["--protocol", "ltp", "--udp-lite"]].concat(), "is for Saratoga"),
         ([&["send"], &to[..], &saratoga, &["--udp-lite", "--give"]].concat(), "do not go with"),
-        (vec!["peers", "--group", "127.0.0.1"], "no multicast group"),
+        (vec!["peers", "--group", "127.0.0.1"], "invalid multicast group"),
         (vec!["peers", "--group", "ff02::6c"], "name an interface"),
         (vec!["peers", "--interface", "no-such-one"], "no network interface"),
     ] {

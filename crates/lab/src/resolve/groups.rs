@@ -220,7 +220,7 @@ mod tests {
         assert!(both.contains("not both"), "{both}");
         assert!(refused("count = 12", "members = [\"x\", \"x\"]").contains("x is named twice"));
         let address = refused("count = 12", "count = 2\naddress = \"10.1.1.1\"");
-        assert!(address.contains("no multicast address"), "{address}");
+        assert!(address.contains("invalid multicast address"), "{address}");
         let inner = refused("count = 12", "count = 2\n[groups.all]\nmembers = [\"fleet\"]");
         assert!(inner.contains("fleet is a group"), "{inner}");
         let link =

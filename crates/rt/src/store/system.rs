@@ -1,4 +1,4 @@
-//! What every user of the file system needs.
+//! Errors of the file system, and directories whose names survive a crash.
 
 use std::io;
 

@@ -168,7 +168,7 @@ fn errors_name_the_fault_and_its_remedy() {
         assert!(error.starts_with("g.toml: ") && error.contains(word), "{extra}: {error}");
     }
     let quote = LEAST.replace("sat0", "x\\\" accept");
-    assert!(refused(&quote).contains("no name of an interface"));
+    assert!(refused(&quote).contains("invalid interface name"));
     let name = format!("name = \"a b\"\n{LEAST}");
     assert!(refused(&name).contains("letters"));
 }

@@ -1,4 +1,4 @@
-//! What a convergence layer's settings can do, and the node that a layer is built for.
+//! Settings of a convergence layer of any kind, and the node that a layer is built for.
 
 use std::collections::BTreeMap;
 use std::path::Path;

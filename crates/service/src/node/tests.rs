@@ -177,7 +177,7 @@ fn addresses_of_neighbours_may_have_host_names() {
     let written = toml::to_string(&spec.neighbours[0]).unwrap();
     assert!(written.contains("address = \"earth.example:4556\""), "{written}");
     for (neighbour, message) in [
-        ("address = \"earth.example\"", "write an IP address or a host name with a port"),
+        ("address = \"earth.example\"", "expected an IP address or a host name with a port"),
         ("address = \"192.0.2.300:1\"", "invalid address \"192.0.2.300:1\""),
         ("address = 7", "expected a string"),
         ("", "its name would count from no address"),
@@ -233,7 +233,7 @@ fn invalid_settings_are_refused() {
         ("drain = \"3 s\"", "epidemic = true", "`epidemic` uses neither"),
         ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "keepalive is whole seconds up"),
         ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "keepalive is whole seconds up"),
-        ("keepalive = \"15 s\"", "reconnect = [\"1 s\", \"9 s\"]", "reconnect_max"),
+        ("keepalive = \"15 s\"", "reconnect = [\"1 s\", \"9 s\"]", "expected a time as a string"),
         (
             "keepalive = \"15 s\"",
             "reconnect = \"30 s\"\nreconnect_max = \"5 s\"",
@@ -314,7 +314,9 @@ fn a_route_has_one_next_hop_or_several() {
     };
     assert_eq!(hops("\"ipn:3.0\""), ["ipn:3.0"]);
     assert_eq!(hops("[\"ipn:1.0\", \"ipn:3.0\"]"), ["ipn:1.0", "ipn:3.0"]);
-    for (via, fault) in [("[]", "`via` is empty"), ("[\"ipn:3.0\", \"ipn:9.0\"]", "no neighbour")] {
+    for (via, fault) in
+        [("[]", "`via` is empty"), ("[\"ipn:3.0\", \"ipn:9.0\"]", "unknown neighbour")]
+    {
         let error = given(via).unwrap_err().to_string();
         assert!(error.contains(fault), "{error}");
     }
@@ -638,8 +640,8 @@ fn discovery_that_cannot_work_is_refused() {
     };
     let more = |line: &str| refused("[[layer]]", &format!("{line}\n[[layer]]"));
     assert!(refused("[\"eth0\"]", "[]").contains("interfaces is empty"));
-    assert!(more("groups = [\"192.0.2.1:3003\"]").contains("no multicast group"));
-    assert!(more("groups = [\"224.0.0.26:0\"]").contains("no multicast group"));
+    assert!(more("groups = [\"192.0.2.1:3003\"]").contains("invalid multicast group"));
+    assert!(more("groups = [\"224.0.0.26:0\"]").contains("invalid multicast group"));
     assert!(more("period = \"100 ms\"").contains("between 1 s and 5 min"));
     assert!(more("nodes = 5000").contains("more than 1024"));
     assert!(more("accept = [\"ipn:2.1\"]").contains("names no node"));

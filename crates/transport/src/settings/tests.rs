@@ -506,7 +506,7 @@ fn errors_do_not_show_secrets() {
         ),
         ("suite = \"hmac-sha1\"".to_owned(), "give `secret` or `file`"),
         ("suite = \"hmac-sha1\", secret = \"\"".to_owned(), "the key is empty"),
-        ("suite = \"hmac-sha1\", id = \"0\", file = \"x\"".to_owned(), "no id of a key"),
+        ("suite = \"hmac-sha1\", id = \"0\", file = \"x\"".to_owned(), "invalid id of a key"),
         ("suite = \"hmac-sha1\", file = \"/nowhere/x\"".to_owned(), "cannot read /nowhere/x"),
         ("suite = \"hmac-sha1\", file = \"/dev/zero\"".to_owned(), "not a file"),
     ];

@@ -5,7 +5,7 @@ use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 use super::block::Frame;
 use super::{Block, BlockFlags, Bounds, PAYLOAD, Primary, Reference};
-use crate::codec::bundle::{is_all, or_more};
+use crate::codec::bundle::{check_end, or_more};
 
 /// Payload block without its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -249,7 +249,7 @@ impl<'a> Bundle<'a> {
     /// The bytes are not a bundle of version 6, or exceed a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
-        is_all(len, bytes)?;
+        check_end(len, bytes)?;
         Ok(bundle)
     }
 

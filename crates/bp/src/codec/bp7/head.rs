@@ -8,7 +8,7 @@ use wire::{DecodeError, DecodeErrorKind, EncodeError};
 use super::block::{Block, Frame};
 use super::crc::Check;
 use super::{BlockFlags, Bounds, CrcType, FIRST_BYTE, PAYLOAD, PAYLOAD_NUMBER, Primary};
-use crate::codec::bundle::{is_all, or_more};
+use crate::codec::bundle::{check_end, or_more};
 use crate::codec::cbor::{Array, BREAK};
 
 /// Payload block without its data.
@@ -348,7 +348,7 @@ impl<'a> Bundle<'a> {
     /// The bytes are not a bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
-        is_all(len, bytes)?;
+        check_end(len, bytes)?;
         Ok(bundle)
     }
 
