@@ -180,7 +180,11 @@ struct Protection {
 
 impl KeySource for Protection {
     fn key<'a>(&'a self, _source: &Eid, operations: &[Operation]) -> Option<&'a Key> {
-        if operations.iter().any(|of| matches!(of, Operation::Verify | Operation::Sign)) { self.signs.as_ref() } else { self.encrypts.as_ref() }
+        if operations.iter().any(|of| matches!(of, Operation::Verify | Operation::Sign)) {
+            self.signs.as_ref()
+        } else {
+            self.encrypts.as_ref()
+        }
     }
 }
 
