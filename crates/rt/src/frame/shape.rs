@@ -241,7 +241,7 @@ fn pseudo_sum(header: &[u8], protocol: u8, len: usize) -> u16 {
 ///
 /// # Panics
 ///
-/// If the checksum is beyond the packet's end, which [`Shape::of`] refuses.
+/// If the checksum is beyond the packet's end, which [`Shape::from_packet`] refuses.
 pub fn complete(packet: &mut [u8], checksum: Checksum) {
     let start = usize::from(checksum.start);
     let at = start + usize::from(checksum.offset);
