@@ -24,6 +24,17 @@ impl InfoRequested {
     pub(crate) fn is_due(&self, since: Time) -> bool {
         self.at.is_none_or(|at| at <= since)
     }
+
+    /// Notes a request of another receiver: for NORM_INFO, or for everything.
+    pub(crate) fn note_others(&mut self, info: bool, all: bool) {
+        self.by_others |= info || all;
+        self.all_by_others |= all;
+    }
+
+    /// Forgets the requests of others when a new round begins.
+    pub(crate) fn forget_others(&mut self) {
+        (self.by_others, self.all_by_others) = (false, false);
+    }
 }
 
 /// Requested blocks of an object, except incomplete ones.
@@ -95,6 +106,11 @@ impl Requested {
         self.blocks_by_others.remove(0, before);
     }
 
+    /// Forgets that others requested a block.
+    pub(crate) fn forget_others_of(&mut self, block: u64) {
+        self.blocks_by_others.remove(block, block + 1);
+    }
+
     /// Forgets the requests of others when a new round begins.
     pub(crate) fn forget_others(&mut self) {
         self.blocks_by_others = Ranges::new();
@@ -129,7 +145,16 @@ mod tests {
         requested.count_others((0, 6), Time::from_secs(1));
         requested.count_others((8, 9), Time::from_secs(1));
         assert_eq!(requested.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
+        requested.forget_others_of(4);
+        assert!(!requested.is_block_requested(4) && requested.is_block_requested(5));
         requested.forget_others();
-        assert!(!requested.is_block_requested(4));
+        assert!(!requested.is_block_requested(5));
+        let mut info = InfoRequested::default();
+        info.note_others(true, false);
+        assert!(info.by_others && !info.all_by_others);
+        info.note_others(false, true);
+        assert!(info.by_others && info.all_by_others);
+        info.forget_others();
+        assert!(!info.by_others && !info.all_by_others);
     }
 }

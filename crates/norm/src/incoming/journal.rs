@@ -272,7 +272,8 @@ impl Blocks {
     }
 
     fn suspend(&mut self, core: &mut Core, identity: Identity) -> bool {
-        if self.parts.is_empty() && self.whole.covered() == 0 {
+        // A file that was never opened is not opened to be kept.
+        if !self.sink.is_open() || self.parts.is_empty() && self.whole.covered() == 0 {
             return false;
         }
         self.flush_run(core);

@@ -136,9 +136,9 @@ impl Incoming {
         if let Kind::Blocks(blocks) = &self.kind
             && is_info_due
         {
-            let digests: Vec<_> = blocks.missing_digests(block).take(DIGESTS_MAX).collect();
             let position = |block| blocks.shape.position(object, block, 0);
-            let items: Vec<_> = digests.into_iter().map(position).collect();
+            let missing = blocks.missing_digests(block).take(DIGESTS_MAX);
+            let items: Vec<_> = missing.map(position).collect();
             if !items.into_iter().all(|item| self.request_info(writer, item, now)) {
                 return false;
             }
@@ -198,8 +198,7 @@ impl Incoming {
     /// Notes a request of another receiver for the range from `first` to `last`.
     pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let is_all = request.flags.contains(RequestFlags::OBJECT);
-        self.requested.all_by_others |= is_all;
-        self.requested.by_others |= is_all || request.flags.contains(RequestFlags::INFO);
+        self.requested.note_others(request.flags.contains(RequestFlags::INFO), is_all);
         match &mut self.kind {
             Kind::Blocks(blocks) if !is_all => blocks.on_others(request, first, last),
             Kind::Stream(stream) if !is_all => stream.on_others(request, first, last),
@@ -209,7 +208,7 @@ impl Incoming {
 
     /// Forgets the requests of others when a new round begins.
     pub(crate) fn forget_others(&mut self) {
-        (self.requested.by_others, self.requested.all_by_others) = (false, false);
+        self.requested.forget_others();
         match &mut self.kind {
             Kind::Unknown(_) => {}
             Kind::Blocks(blocks) => {

@@ -337,6 +337,7 @@ impl Stream {
         if let Some(part) = self.blocks.remove(&number) {
             core.assembling -= part.block.cost;
         }
+        self.requested.forget_others_of(number);
     }
 
     /// Skips to a block because the sender dropped everything before; received segments in between

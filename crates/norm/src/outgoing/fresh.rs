@@ -57,21 +57,26 @@ impl Outgoing {
             self.proactive.count = self.proactive_parity(out.transmission, shape);
         }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
+        // Receivers may have it of an earlier session.
+        let is_skipped = self.resume.has(at.block, at.symbol);
         let Some(next) = self.source.as_ref().and_then(|source| source.next_new(len)) else {
+            if is_skipped {
+                self.prepare_parity(out, shape);
+            }
             return Some(Turn::Over);
         };
         let data = next.data;
         let (message, departure) = (out.transmission.sequence, out.departure());
-        // Receivers may have it of an earlier session.
-        let is_skipped = self.resume.has(at.block, at.symbol);
         let id = shape.id(at.block, at.symbol);
         if !is_skipped && !shape.push(out, Flags::NONE, id, data) {
             return Some(Turn::More);
         }
-        if at.symbol == 0 {
-            self.proactive.first_block.get_or_insert(out.transmission.losses.block_begins());
+        if !is_skipped {
+            if at.symbol == 0 {
+                self.proactive.first_block.get_or_insert(out.transmission.losses.block_begins());
+            }
+            self.proactive.add(shape, at.symbol, data);
         }
-        self.proactive.add(shape, at.symbol, data);
         let sent = data.len();
         let is_coded = shape.coding.is_long();
         if is_coded {

@@ -405,6 +405,18 @@ fn full_stores_fail_without_a_wrong_file() {
     assert!(finished.result.is_err());
 }
 
+/// What came of it is in memory, too little to be written.
+#[test]
+fn a_file_that_was_not_opened_is_not_opened_to_be_given_up() {
+    let mut transfer = Interrupted::new(coded(), SIZE, Box::new(|_, _, _| false));
+    transfer.run_to(0.01);
+    assert_eq!(transfer.world.sides[RECEIVER].files_most, 0);
+    transfer.cancel_at(0.01);
+    let receiver = &transfer.world.sides[RECEIVER];
+    assert!(receiver.indications.iter().any(|it| matches!(it, Indication::Finished(_))));
+    assert_eq!(receiver.files_most, 0);
+}
+
 #[test]
 fn few_incomplete_files_are_kept() {
     let mut config = coded();
