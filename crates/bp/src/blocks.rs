@@ -135,7 +135,7 @@ impl Blocks {
             StoreEffect::Close { file } if file.0 >= OURS => {
                 let composed = self.composed.remove(&(file.0 - OURS));
                 if let Some(file) = composed.and_then(|composed| composed.file) {
-                    self.push(StoreEffect::Close { file });
+                    self.close(file);
                 }
                 None
             }
@@ -223,7 +223,7 @@ impl Blocks {
         match (self.uses.remove(&ticket)?, result) {
             (Use::Open { number, theirs }, Ok(Completion::Opened { file, .. })) => {
                 let Some(composed) = self.composed.get_mut(&number) else {
-                    self.push(StoreEffect::Close { file });
+                    self.close(file);
                     return Some((theirs, Err(EffectError::NotFound)));
                 };
                 composed.file = Some(file);

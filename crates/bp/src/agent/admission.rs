@@ -213,7 +213,7 @@ impl Agent {
             Routing::Epidemic | Routing::Spray { .. } => true,
             Routing::Static(entries) => entries.iter().any(|entry| entry.to.matches(to)),
             Routing::ContactGraph(_, entries) => {
-                matches!(to, Eid::Ipn { node, .. } if self.planned.leads_to(*node))
+                to.ipn_node().is_some_and(|node| self.planned.leads_to(node))
                     || entries.iter().any(|entry| entry.to.matches(to))
             }
         };

@@ -308,7 +308,8 @@ impl Agent {
 
     /// Queues copies for a new neighbour.
     pub(super) fn spread_to(&mut self, node: &Eid) {
-        for number in self.forwarder.waiting.clone() {
+        let waiting: Vec<_> = self.forwarder.waiting.iter().copied().collect();
+        for number in waiting {
             self.offer_copy(number, node);
         }
     }

@@ -397,7 +397,8 @@ impl Intake {
         written.into_iter().chain(read)
     }
 
-    /// File to delete if the bundle is not kept. One that is being opened is deleted once open.
+    /// File to delete if the bundle is not kept. One that is being opened to be written is deleted
+    /// once open.
     pub(super) fn leaves(&self) -> Option<&FileName> {
         match &self.body {
             Body::Memory(_) | Body::Whole(_) => None,

@@ -61,6 +61,7 @@ impl Joined {
 
     /// Name of the working file, the same for all parts of the file.
     pub(super) fn stem(&self) -> String {
+        // Two files of one name contradict each other.
         let source = names::short_hash(&self.source);
         format!("{JOINED_PREFIX}{:016x}-{source}", self.transfer)
     }

@@ -63,8 +63,7 @@ impl Files {
         let Step::Part(part) = &mut taking.step else { return };
         let Some(file) = part.file else { return };
         if !taking.ahead.is_empty() {
-            let most = usize::try_from(PIECE).unwrap_or(usize::MAX);
-            let bytes = taking.ahead.split_to(most.min(taking.ahead.len()));
+            let bytes = taking.ahead.split_to(taking.ahead.len().min(PIECE as usize));
             part.crc = crc_append(part.crc, &bytes);
             part.state = PartState::Writing(bytes.len() as u64);
             self.effects.write(purpose, file, part.at, bytes);

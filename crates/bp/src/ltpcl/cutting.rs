@@ -17,9 +17,8 @@ use super::super::layer::{Event, LinkId, TransferId};
 use super::Ltpcl;
 use crate::codec::bp6::{self, Trailer};
 use crate::codec::bp7::{Bounds, Head, PayloadCrc};
+use crate::effects::PIECE;
 
-/// Bytes of a payload read at one time.
-const READ: usize = 256 << 10;
 /// Bytes read first to decode a head; more are read if they are too few.
 const HEAD: usize = 4 << 10;
 /// Bytes read first to find the end of the blocks behind a payload.
@@ -185,9 +184,7 @@ impl Ltpcl {
         let (offset, len) = match &cut.step {
             Step::Head(len) => (cut.at, *len),
             Step::Tail(end, _, len) => (*end, *len),
-            Step::Pass(Passing { next, end, .. }) => {
-                (*next, usize::try_from(end - next).unwrap_or(READ).min(READ))
-            }
+            Step::Pass(Passing { next, end, .. }) => (*next, (end - next).min(PIECE) as usize),
         };
         let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
         self.cuts.insert(self.blocks.request(read), id);

@@ -339,9 +339,11 @@ impl Tcpcl {
             self.events.push_back(Event::Up { link, neighbour });
         }
         // Bundles not started are returned to the agent.
-        let unsent = session.sending.iter().filter(|sending| sending.sent == 0);
-        for tag in unsent.map(|sending| sending.tag).collect::<Vec<_>>() {
-            self.drop_unsent(path, tag);
+        let unsent = |sending: &Sending| sending.sent == 0;
+        while let Some(session) = self.sessions.get(&path)
+            && let Some(at) = session.sending.iter().position(unsent)
+        {
+            self.end_transfer(path, at, Outcome::Failed { acknowledged: 0 });
         }
         self.ready.insert(path);
         self.end_if_done(path);

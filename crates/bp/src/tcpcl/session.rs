@@ -111,9 +111,9 @@ pub(super) struct Incoming {
 impl Incoming {
     /// The beginning of a message, with the bytes that follow. A message that comes whole is not
     /// copied.
-    pub(super) fn gather<'a>(&mut self, bytes: &mut &'a [u8]) -> Cow<'a, [u8]> {
+    pub(super) fn gather<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         if self.beginning.is_empty() {
-            return (*bytes).into();
+            return bytes.into();
         }
         self.beginning.extend_from_slice(bytes);
         std::mem::take(&mut self.beginning).into()

@@ -264,7 +264,10 @@ impl Message {
             Self::Length { length } => (0x60, None, Some(length)),
             Self::Unknown { first } => (first, None, None),
         };
-        let mut out = vec![first];
+        // The exact length: `Bytes` takes a full vector as it is.
+        let len = 1 + usize::from(reason.is_some()) + number.map_or(0, sdnv::len);
+        let mut out = Vec::with_capacity(len);
+        out.push(first);
         out.extend(reason.map(ShutdownReason::code));
         if let Some(number) = number {
             sdnv::append(&mut out, number);

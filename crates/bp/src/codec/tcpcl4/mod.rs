@@ -274,7 +274,10 @@ impl<'a> Message<'a> {
     /// # Errors
     /// A field does not fit, or a segment other than the first has extensions.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut out = Vec::with_capacity(32);
+        // The length of acknowledgments and of segments without extensions: `Bytes` takes a full
+        // vector as it is.
+        let is_first = matches!(self, Self::Segment(segment) if segment.flags.start);
+        let mut out = Vec::with_capacity(if is_first { 22 } else { 18 });
         match *self {
             Self::Segment(segment) => segment.write(&mut out)?,
             Self::Ack { flags, transfer, length } => {
