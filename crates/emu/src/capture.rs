@@ -411,8 +411,8 @@ impl HostFile {
             record.at,
             record.interface,
             record.direction,
-            &[][..],
-            record.bytes.as_slice(),
+            &[],
+            &record.bytes,
             comment,
         )
     }

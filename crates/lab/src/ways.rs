@@ -54,9 +54,9 @@ impl<'a> Ways<'a> {
     ) -> Result<(), SpecError> {
         let suggest_name = |topology: &Topology<'_>| topology.suggest_name().unwrap_or_default();
         let Some(route) = self.route(near, far) else {
-            let suggest_name = suggest_name(self.topology);
+            let suggestion = suggest_name(self.topology);
             return Err(SpecError::invalid(format!(
-                "no links lead from {near} to {far}{suggest_name}"
+                "no links lead from {near} to {far}{suggestion}"
             )));
         };
         self.check_width(transfer, near, far, &route)?;

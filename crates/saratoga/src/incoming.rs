@@ -135,11 +135,7 @@ impl Node {
         let session = self.sessions.find(&id).and_then(|handle| self.sessions.get(handle));
         session.is_some_and(|session| {
             let remote = self.core.config.remote(id.peer);
-            let base = match session {
-                Session::Sender(sender) => &sender.base,
-                Session::Receiver(receiver) => &receiver.base,
-                Session::Errand(errand) => &errand.base,
-            };
+            let base = session.base_of();
             now.since(base.last_received) >= self.core.answer_time(base, remote)
         })
     }

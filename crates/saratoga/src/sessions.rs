@@ -39,6 +39,14 @@ impl Session {
         }
     }
 
+    pub(super) fn base_of(&self) -> &Base<Alarm> {
+        match self {
+            Self::Sender(sender) => &sender.base,
+            Self::Receiver(receiver) => &receiver.base,
+            Self::Errand(errand) => &errand.base,
+        }
+    }
+
     pub(super) fn is_done(&self) -> bool {
         match self {
             Self::Sender(sender) => sender.is_done(),

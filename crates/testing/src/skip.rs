@@ -1,6 +1,5 @@
 //! Tests that cannot run on a machine.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
@@ -24,7 +23,7 @@ macro_rules! left_out {
 /// Prints why a test is skipped, and appends it to the file of the variable `SLOWLIGHT_SKIPPED`,
 /// from which `make test` counts.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-pub fn note(why: &dyn fmt::Display, fails: bool) {
+pub fn note(why: &str, fails: bool) {
     assert!(!fails, "needed here: {why}");
     let test = std::thread::current().name().unwrap_or("main").to_owned();
     eprintln!("skipped: {test}: {why}");

@@ -286,10 +286,11 @@ pub(crate) fn carry_out(operation: Operation) -> Result<ExitCode> {
 fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let common = operation.common();
     let (to, listen) = common.addresses()?;
-    let remote = common.remote_entity;
+    // The default number of this end.
+    let (remote, default) = (common.remote_entity, 1);
     let role = transport::Role::Client { keeps: false };
     let (mut configuration, path) =
-        session::configured(&common.options, to, common.entity, 1, Some(remote), role)?;
+        session::configured(&common.options, to, common.entity, default, Some(remote), role)?;
     configuration.set_path(remote, PathId(0));
     let config = configuration.cfdp();
     let config = config.with_context(|| format!("{} is not CFDP", common.options.protocol))?;
@@ -304,7 +305,7 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     };
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let mut driver = session::open(settings, transport, store, waker)?;
-    let own = configuration.number().unwrap_or(1);
+    let own = configuration.number().unwrap_or(default);
     let options = &common.options;
     options.contacts.follow(&mut driver, own, Some(remote), options.light_time())?;
     driver.add_peer(to);

@@ -166,11 +166,10 @@ impl<'a> Field<'a> {
     /// Simulates shorter files of three sizes with every transport.
     fn survey(&mut self, sizes: [u64; 3], cancelled: &AtomicBool) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, sizes[2])?;
-        let runs = sizes.len() * SHORT_RUNS as usize * self.tried.len();
-        let most = SHORT * self.budget / runs as f64;
         let which: Vec<_> = (0..self.tried.len())
             .flat_map(|index| (0..SHORT_RUNS).map(move |run| (index, run)))
             .collect();
+        let most = SHORT * self.budget / (sizes.len() * which.len()) as f64;
         for (index, size) in sizes.into_iter().enumerate() {
             let content = content.slice(..usize::try_from(size).unwrap_or(0));
             let Some(found) = self.measured(&content, &which, most, cancelled)? else {
@@ -256,7 +255,7 @@ impl<'a> Field<'a> {
                 return Ok(None);
             };
             for (at, run) in open.into_iter().zip(runs) {
-                self.charge(which[at].0, std::slice::from_ref(&run));
+                self.charge(which[at].0, &run);
                 found[at] = Some(run);
             }
             let cut = found.iter().flatten().filter(|run| run.is_cut).count();
@@ -268,10 +267,11 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Takes some runs of a transport from the budget.
-    fn charge(&mut self, index: usize, runs: &[Measured]) {
+    /// Takes a run of a transport from the budget.
+    fn charge(&mut self, index: usize, run: &Measured) {
+        let runs = std::slice::from_ref(run);
         self.budget -= self.tried[index].packets(runs, self.question.receivers);
-        self.events += runs.iter().map(|run| run.events).sum::<u64>();
+        self.events += run.events;
     }
 
     /// Factor on the best time within which transports may be recommended.
@@ -326,7 +326,7 @@ impl<'a> Field<'a> {
             return Ok(false);
         };
         for (index, measured) in which.iter().zip(found) {
-            self.charge(*index, std::slice::from_ref(&measured));
+            self.charge(*index, &measured);
             self.tried[*index].runs.push(measured);
         }
         Ok(true)

@@ -66,8 +66,8 @@ impl DiscoverySpec {
         let is_one = |group: &&SocketAddr| !group.ip().is_multicast() || group.port() == 0;
         if let Some(group) = self.groups.iter().find(is_one) {
             return invalid(format!(
-                "discovery.groups: invalid multicast group {group}: expected a multicast address and a port; the default is \
-                 [\"224.0.0.26:3003\", \"[ff02::1]:3003\"]"
+                "discovery.groups: invalid multicast group {group}: expected a multicast address and \
+                 a port; the default is [\"224.0.0.26:3003\", \"[ff02::1]:3003\"]"
             ));
         }
         check_interval("discovery.period", Some(self.period))?;

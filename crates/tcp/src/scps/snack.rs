@@ -355,14 +355,16 @@ mod tests {
             let all: Vec<_> = receive.holes_from(1000).collect();
             let mut covered = 0;
             for _ in 0..all.len() + 2 {
-                let Some(option) = snacking.next(Time::ZERO, &Snack::default(), SnackForm::Bits, unit, None, &receive) else {
-                    break;
-                };
+                let (snack, form) = (Snack::default(), SnackForm::Bits);
+                let option = snacking.next(Time::ZERO, &snack, form, unit, None, &receive);
+                let Some(SnackOption { offset, size, .. }) = option.as_ref() else { break };
                 covered += 1;
-                                for (start, end, missing) in holes(receive.next(), unit, option.offset, option.size, option.bits()) {
-                    prop_assert!(missing || receive.has(start, end));
+                let bits = option.as_ref().map_or(&[][..], SnackOption::bits);
+                let found: Vec<_> = holes(receive.next(), unit, *offset, *size, bits).collect();
+                for (start, end, missing) in &found {
+                    prop_assert!(*missing || receive.has(*start, *end));
                 }
-                let (start, end, _) = holes(receive.next(), unit, option.offset, option.size, option.bits()).next().expect("a hole");
+                let (start, end, _) = found[0];
                 prop_assert!(all.iter().any(|hole| start <= hole.0 && hole.1 <= end));
             }
             prop_assert_eq!(covered, if all.is_empty() { 0 } else { all.len() + 2 });

@@ -42,10 +42,11 @@ impl Place {
         match &job.wish {
             Wish::Send(file) if file.put.is_some() => State::of_send(file, to)?.open_store(waker),
             Wish::Send(file) if resumes && state_home().is_ok() => {
-                match State::of_send(file, to)?.open_store(waker) {
+                let state = State::of_send(file, to)?;
+                match of_one(&state.transfer.file, state.directory.clone(), waker) {
                     // Another process sends the same file, or the state cannot be kept.
                     Err(error) if is_of_state(&error) => passing(file),
-                    opened => opened,
+                    store => state.keep(store?),
                 }
             }
             Wish::Send(file) => passing(file),

@@ -7,8 +7,7 @@ use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMo
 
 use super::{Edit, Job, MISSING, Session, Transfer};
 use crate::flow::Outflow;
-use crate::ftp::core::Flow;
-use crate::ftp::core::{Core, Use};
+use crate::ftp::core::{Core, Flow, Use};
 use crate::ftp::indication::Indication;
 use crate::message::{Command, Crc, ReadControl, UpdateControl};
 

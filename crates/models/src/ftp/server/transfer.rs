@@ -3,8 +3,7 @@
 use engine::{EffectError, FileName};
 
 use super::{MISSING, Session};
-use crate::ftp::core::Core;
-use crate::ftp::core::{DataEvent, Flow};
+use crate::ftp::core::{Core, DataEvent, Flow};
 use crate::ftp::indication::Indication;
 
 /// Transfer under way.
