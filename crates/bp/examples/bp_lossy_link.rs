@@ -4,13 +4,12 @@
 
 #![expect(clippy::print_stdout, reason = "it shows what happens")]
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slowlight_bp::agent::{self, Agent, Entry, Indication, LinkRef, Pattern, Routing, SendRequest};
 use slowlight_bp::codec::eid::Eid;
 use slowlight_bp::engine::{
-    Datagram, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    Engine as _, Input, MemoryLink, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
     drain,
 };
 use slowlight_bp::layer::{Command, LinkId};
@@ -27,16 +26,14 @@ const fn endpoint(node: u64, service: u64) -> Eid {
     Eid::Ipn { node, service }
 }
 
-/// Node 1 or 2, which reaches the other by LTP.
-fn node(number: u64) -> Node {
+/// Node 1 or 2, which reaches the other by LTP, and its store.
+fn node(number: u64) -> (Node, MemoryStore) {
     let peer = endpoint(3 - number, 0);
+    let route = Entry { to: Pattern::Node(peer.clone()), via: vec![peer.clone()] };
     let config = agent::Config {
         node: endpoint(number, 0),
         clock: Some(800_000_000_000),
-        routing: Routing::Static(vec![Entry {
-            to: Pattern::Node(peer.clone()),
-            via: vec![peer.clone()],
-        }]),
+        routing: Routing::Static(vec![route]),
         links: [(LinkRef { layer: 0, link: LINK }, peer)].into(),
         ..agent::Config::default()
     };
@@ -45,63 +42,44 @@ fn node(number: u64) -> Node {
         peers: [(LINK, ltpcl::Peer { engine: 3 - number, path: PATH })].into(),
         ..ltpcl::Config::default()
     };
+    let agent = Agent::new(config, Rng::new(number, "agent"));
     let layer = Ltpcl::new(layer, Rng::new(number, "layer"));
     let paths = Paths { known: [(PATH, 0)].into(), ..Paths::default() };
-    let mut node =
-        Node::new(Agent::new(config, Rng::new(number, "agent")), vec![Box::new(layer)], paths);
+    let (mut node, mut store) =
+        (Node::new(agent, vec![Box::new(layer)], paths), MemoryStore::new());
     node.command(Time::ZERO, 0, Command::Open { link: LINK });
     let info = PathInfo { owlt: Some(LIGHT), ..PathInfo::datagram(1_024) };
     node.handle_input(Time::ZERO, Input::Path(PATH, PathEvent::Up(info)));
-    node
-}
-
-/// Polls a node, confirms what it delivers, and returns the datagrams to send.
-fn drive(
-    now: Time,
-    node: &mut Node,
-    store: &mut MemoryStore,
-    delivered: &mut u32,
-) -> Vec<Datagram> {
-    let drained = drain(now, node, store);
-    for indication in drained.indications {
-        println!("{now}: {indication:?}");
-        if let Indication::Delivered { delivery, .. } = indication {
-            node.with_agent(now, |agent| agent.confirm(now, delivery)).expect("it was delivered");
-            *delivered += 1;
-        }
-    }
-    drained.datagrams
+    // It reads the records of an earlier run first.
+    drain(Time::ZERO, &mut node, &mut store);
+    (node, store)
 }
 
 fn main() {
     let (mut now, mut delivered) = (Time::ZERO, 0);
-    let mut nodes = [1, 2].map(|number| (node(number), MemoryStore::new()));
-    // A node reads the records of an earlier run first.
-    for (node, store) in &mut nodes {
-        drive(now, node, store, &mut delivered);
-    }
+    let mut nodes = [node(1), node(2)];
     nodes[1].0.with_agent(now, |agent| agent.register(&endpoint(2, 1))).expect("a free endpoint");
     let request = SendRequest::new(endpoint(2, 1), vec![7; 100]);
     nodes[0].0.with_agent(now, |agent| agent.send(now, request)).expect("a sound request");
 
-    // Datagrams in transit, by arrival and number: the receiver, and the bytes.
-    let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
+    let mut link = MemoryLink::new(LIGHT, 0.1, Rng::new(1, "losses"));
     while now < Time::from_secs(60) {
         for (from, (node, store)) in nodes.iter_mut().enumerate() {
-            for datagram in drive(now, node, store, &mut delivered) {
-                number += 1;
-                if losses.below(10) > 0 {
-                    link.insert((now + LIGHT, number), (1 - from, datagram.bytes));
+            let drained = drain(now, node, store);
+            link.send(now, 1 - from, drained.datagrams);
+            for indication in drained.indications {
+                println!("{now}: {indication:?}");
+                if let Indication::Delivered { delivery, .. } = indication {
+                    let confirmed = node.with_agent(now, |agent| agent.confirm(now, delivery));
+                    confirmed.expect("it was delivered");
+                    delivered += 1;
                 }
             }
         }
         let timers = nodes.iter().filter_map(|(node, _)| node.poll_timeout()).map(|it| it.at);
-        let arrivals = link.keys().map(|(at, _)| *at);
-        let Some(next) = timers.chain(arrivals).min() else { break };
+        let Some(next) = timers.chain(link.next()).min() else { break };
         now = next;
-        if let Some((to, datagram)) =
-            link.first_entry().filter(|it| it.key().0 == now).map(|it| it.remove())
-        {
+        if let Some((to, datagram)) = link.receive(now) {
             nodes[to].0.handle_input(now, Input::Receive(Receive::datagram(PATH, &datagram)));
         }
         nodes.iter_mut().for_each(|(node, _)| node.handle_timeout(now));

@@ -14,7 +14,7 @@
 //!
 //! # Driving it
 //!
-//! `examples/bp_lossy_link.rs` has two nodes over LTP and a driver of 20 lines. Applications
+//! `examples/bp_lossy_link.rs` has two nodes over LTP and a driver of 15 lines. Applications
 //! [register](agent::Agent::register) an endpoint, [send](agent::Agent::send), and
 //! [confirm](agent::Agent::confirm) what [`agent::Indication::Delivered`] brings.
 //!

@@ -21,7 +21,7 @@
 //!
 //! # Driving it
 //!
-//! `examples/cfdp_lossy_link.rs` has a driver of 20 lines: pass datagrams and path events to
+//! `examples/cfdp_lossy_link.rs` has a driver of 15 lines: pass datagrams and path events to
 //! [`handle_input`](engine::Engine::handle_input), then poll effects, indications and datagrams
 //! until there are none, then wait for the earlier of
 //! [`poll_timeout`](engine::Engine::poll_timeout) and the next datagram. [`Entity::put`] starts a

@@ -25,6 +25,7 @@ pub mod conformance;
 mod drain;
 mod effect;
 mod memory;
+mod memory_link;
 mod name;
 mod path;
 mod rng;
@@ -40,6 +41,7 @@ pub use effect::{
     IndexRequest, OpenMode, PathEffect, StoreEffect, StreamEffect, Ticket,
 };
 pub use memory::MemoryStore;
+pub use memory_link::MemoryLink;
 pub use name::{Area, FileName, NameError};
 pub use path::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive};
 pub use rng::Rng;

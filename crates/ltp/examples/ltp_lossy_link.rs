@@ -4,12 +4,11 @@
 
 #![expect(clippy::print_stdout, reason = "it shows what happens")]
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slowlight_ltp::engine::{
-    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
-    drain,
+    Engine as _, FileName, Input, MemoryLink, MemoryStore, PathEvent, PathId, PathInfo, Receive,
+    Rng, Time, drain,
 };
 use slowlight_ltp::{Config, Node, Red, SendRequest};
 
@@ -33,29 +32,22 @@ fn main() {
     let request = SendRequest { destination: 2, source, name: copy, red: Red::All };
     hosts[0].0.send(Time::ZERO, request).expect("a sound request");
 
-    // Datagrams in transit, by arrival and number: the receiver, and the bytes.
-    let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
+    let mut link = MemoryLink::new(LIGHT, 0.1, Rng::new(1, "losses"));
     loop {
         for (from, (engine, files)) in hosts.iter_mut().enumerate() {
             let drained = drain(now, engine, files);
             drained.indications.iter().for_each(|it| println!("{now}: {it:?}"));
-            for datagram in drained.datagrams {
-                number += 1;
-                if losses.below(10) > 0 {
-                    link.insert((now + LIGHT, number), (1 - from, datagram.bytes));
-                }
-            }
+            link.send(now, 1 - from, drained.datagrams);
         }
         let timers = hosts.iter().filter_map(|(engine, _)| engine.poll_timeout()).map(|it| it.at);
-        let Some(next) = timers.chain(link.keys().map(|(at, _)| *at)).min() else { break };
+        let Some(next) = timers.chain(link.next()).min() else { break };
         now = next;
-        if let Some(arrival) = link.first_entry().filter(|arrival| arrival.key().0 == now) {
-            let (to, datagram) = arrival.remove();
+        if let Some((to, datagram)) = link.receive(now) {
             hosts[to].0.handle_input(now, Input::Receive(Receive::datagram(LINK, &datagram)));
         }
         hosts.iter_mut().for_each(|(engine, _)| engine.handle_timeout(now));
     }
     let copy = hosts[1].1.get(&name("copy.raw")).expect("it arrived");
     assert!(copy == picture, "it differs");
-    println!("{now}: {} bytes arrived, {number} datagrams were sent", copy.len());
+    println!("{now}: {} bytes arrived, {} datagrams were sent", copy.len(), link.sent());
 }

@@ -20,7 +20,7 @@
 //!
 //! # Driving it
 //!
-//! `examples/ltp_lossy_link.rs` has a driver of 20 lines. [`Node::send`] starts a session, whose
+//! `examples/ltp_lossy_link.rs` has a driver of 15 lines. [`Node::send`] starts a session, whose
 //! end is [`Indication::Finished`] at both sides.
 //!
 //! # What it bounds

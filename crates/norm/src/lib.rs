@@ -20,7 +20,7 @@
 //!
 //! # Driving it
 //!
-//! `examples/norm_lossy_link.rs` has a driver of 20 lines. A path is a peer or a group
+//! `examples/norm_lossy_link.rs` has a driver of 15 lines. A path is a peer or a group
 //! ([`Config::groups`]). [`Node::send`] starts an object, whose end is [`Indication::Finished`].
 //!
 //! # What it bounds

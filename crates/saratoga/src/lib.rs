@@ -21,7 +21,7 @@
 //!
 //! # Driving it
 //!
-//! `examples/saratoga_lossy_link.rs` has a driver of 20 lines. [`Node::put`] and [`Node::get`]
+//! `examples/saratoga_lossy_link.rs` has a driver of 15 lines. [`Node::put`] and [`Node::get`]
 //! start a session, whose end is [`Indication::Finished`].
 //!
 //! # What it bounds
