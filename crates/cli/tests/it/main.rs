@@ -31,6 +31,7 @@ mod staying;
 mod study;
 mod tools;
 mod topologies;
+mod units;
 #[path = "../world/wait.rs"]
 mod wait;
 #[path = "../world/mod.rs"]
