@@ -58,6 +58,7 @@ mod user_operations;
 mod width;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use engine::{Deadline, Effect, Engine, IndexRequest, Input, PathId, Rng, Time, Transmit, TxBuf};
 use session::path::{Burst, Class, Clock, Handle, Turn};
@@ -249,6 +250,13 @@ impl Entity {
     /// Transactions under way, in order of their identifiers.
     pub fn transactions(&self) -> impl Iterator<Item = Report> + '_ {
         self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Transaction::report)
+    }
+
+    /// Address of the peer of a transaction under way, if it is known.
+    #[must_use]
+    pub fn peer_address(&self, id: TransactionId) -> Option<SocketAddr> {
+        let transaction = self.slots.get(*self.by_id.get(&id)?)?;
+        self.core.shared.paths.get(&transaction.base().seat.path?)?.peer()
     }
 
     /// Bytes of memory used for transactions: file data, gaps, queues and remembered ones. A lower

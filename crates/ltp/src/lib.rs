@@ -63,6 +63,7 @@ pub(crate) mod transport;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 pub use ::session::authentication::{Authentication, Ciphersuite, Key};
 use ::session::path::{Burst, Class, Handle, Pacing, Turn};
@@ -240,6 +241,13 @@ impl Node {
     /// Sessions under way, in order of their identifiers.
     pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
         self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Session::report)
+    }
+
+    /// Address of the peer of a session under way, if it is known.
+    #[must_use]
+    pub fn peer_address(&self, id: SessionId) -> Option<SocketAddr> {
+        let session = self.slots.get(*self.by_id.get(&id)?)?;
+        self.core.shared.paths.get(&session.base_of().seat.path?)?.peer()
     }
 
     /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] for blocks of any

@@ -67,6 +67,7 @@ mod tests;
 mod transmission;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -179,6 +180,13 @@ impl Node {
     pub fn objects(&self) -> impl Iterator<Item = Report> + '_ {
         let sent = self.senders.values().flat_map(|sender| sender.reports());
         sent.chain(self.receivers.values().flat_map(|receiver| receiver.reports()))
+    }
+
+    /// Address of the sender of an object that is received, if it is known.
+    #[must_use]
+    pub fn peer_address(&self, id: ObjectId) -> Option<SocketAddr> {
+        let sender = SenderId { path: id.peer, node: NodeId(id.sender) };
+        self.core.shared.paths.get(&self.receivers.get(&sender)?.from)?.peer()
     }
 
     /// Received object that waits for the effect with this ticket.

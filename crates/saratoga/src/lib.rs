@@ -57,6 +57,8 @@ mod tests;
 mod tfrc;
 mod times;
 
+use std::net::SocketAddr;
+
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
     Ticket, Time, Transmit, TxBuf,
@@ -149,6 +151,12 @@ impl Node {
     /// Sessions under way.
     pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
         self.sessions.iter().map(Session::report)
+    }
+
+    /// Address of the peer of a session under way, if it is known.
+    #[must_use]
+    pub fn peer_address(&self, id: SessionId) -> Option<SocketAddr> {
+        self.core.shared.paths.get(&id.peer)?.peer()
     }
 
     /// Sets the free space, in KiB, for later beacons.

@@ -1,6 +1,7 @@
 //! Events that transports report, the same for all protocols.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use cfdp::pdu::{ConditionCode, DeliveryCode, TransactionId};
@@ -125,21 +126,27 @@ pub enum StreamEvent {
     Readable(TransferId),
 }
 
+/// Begin of a reception.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// The transfer.
+    pub id: TransferId,
+    /// Name of the file; empty while it is unknown.
+    pub name: String,
+    /// Size of the file, if it is known.
+    pub size: Option<u64>,
+    /// Bytes that an earlier session received.
+    pub resumed: u64,
+    /// Address of the sender, if the transport knows it.
+    pub from: Option<SocketAddr>,
+}
+
 /// Event that a transport reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A file is being received. Its name and size may follow later, in
     /// [`Progress`](crate::Progress).
-    Receiving {
-        /// The transfer.
-        id: TransferId,
-        /// Name of the file; empty while it is unknown.
-        name: String,
-        /// Size of the file, if it is known.
-        size: Option<u64>,
-        /// Bytes that an earlier session received.
-        resumed: u64,
-    },
+    Receiving(Reception),
     /// A transfer ended.
     Ended(Ended),
     /// A transfer was given up without informing the peer, which may resume it.
@@ -212,7 +219,7 @@ impl Event {
         match self {
             Self::Ended(ended) => Some(ended.clone()),
             Self::Entity(indication) => end_of(indication),
-            Self::Receiving { .. }
+            Self::Receiving(_)
             | Self::Abandoned { .. }
             | Self::NoRoom { .. }
             | Self::Continued(_)

@@ -23,5 +23,5 @@ pub use adapter::configure;
 pub use contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, Role, SendRequest, Streams, Transport,
 };
-pub use event::{Ended, Event, StreamEvent, TransferId};
+pub use event::{Ended, Event, Reception, StreamEvent, TransferId};
 pub use text::SpecError;

@@ -1,8 +1,9 @@
 //! Outcome of a transfer: as `--json` prints it, and as a line for people.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use cfdp::TransactionFinished;
@@ -16,12 +17,17 @@ use crate::show;
 /// The outcome of a transfer, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
+    /// Date of its end, in UTC.
+    time: String,
     /// The protocol's name.
     protocol: String,
     /// `sender` or `receiver`.
     role: &'static str,
     /// Number of the transfer.
     transaction: String,
+    /// Address of the other side, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<SocketAddr>,
     /// The entity or engine at the other side, where these have numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_entity: Option<u64>,
@@ -59,6 +65,8 @@ pub(crate) struct Outcome {
 /// Measures of a transfer that its outcome needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measures {
+    /// Address of the other side, if it is known.
+    pub(crate) peer: Option<SocketAddr>,
     /// Time since its beginning, if that is known.
     pub(crate) elapsed: Option<Duration>,
     /// File bytes that moved since this process began.
@@ -85,6 +93,7 @@ impl Outcome {
         let bits = measures.moved as f64 * 8.0;
         let why = ended.result.as_ref().err().map_or("no error", String::as_str);
         Self {
+            peer: measures.peer,
             peer_entity: ended.peer,
             file_bytes: ended.size,
             completed,
@@ -123,9 +132,11 @@ impl Outcome {
         why: &str,
     ) -> Self {
         Self {
+            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             protocol: protocol.to_string(),
             role: if at_sender { "sender" } else { "receiver" },
             transaction: id.map(ToString::to_string).unwrap_or_default(),
+            peer: None,
             peer_entity: None,
             file,
             remote,
@@ -146,6 +157,11 @@ impl Outcome {
     /// Adds the peer's number, the size of the file, and the bytes that moved.
     pub(crate) fn after(self, peer: Option<u64>, file_bytes: u64, moved_bytes: u64) -> Self {
         Self { peer_entity: peer, file_bytes, moved_bytes, ..self }
+    }
+
+    /// Adds the peer's address.
+    pub(crate) fn at_address(self, peer: Option<SocketAddr>) -> Self {
+        Self { peer, ..self }
     }
 
     /// Prints the object on stdout.

@@ -10,7 +10,7 @@ use crate::contract::{
     Adapter, Configuration, Counters, Feature, Process, Progress, Protocol, RequestError,
     SendRequest, Spool, Transport,
 };
-use crate::event::{Ended, Event, TransferId};
+use crate::event::{Ended, Event, Reception, TransferId};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
@@ -158,7 +158,8 @@ engine_in!(LtpTransport, node);
 
 impl LtpTransport {
     fn event(&mut self) -> Option<Event> {
-        self.node.poll_indication().map(event)
+        let indication = self.node.poll_indication()?;
+        Some(event(&self.node, indication))
     }
 }
 
@@ -166,12 +167,16 @@ fn number(id: ltp::segment::SessionId) -> TransferId {
     TransferId::new(id).begun_by(id.originator)
 }
 
-fn event(indication: ltp::Indication) -> Event {
+fn event(node: &ltp::Node, indication: ltp::Indication) -> Event {
     match indication {
-        ltp::Indication::Receiving { id, .. } => {
+        ltp::Indication::Receiving { id, .. } => Event::Receiving(Reception {
+            id: number(id),
             // The name of a block arrives with its last segment.
-            Event::Receiving { id: number(id), name: String::new(), size: None, resumed: 0 }
-        }
+            name: String::new(),
+            size: None,
+            resumed: 0,
+            from: node.peer_address(id),
+        }),
         ltp::Indication::Displaced(id) => Event::Continued(number(id)),
         ltp::Indication::Finished(finished) => {
             let at_sender = finished.role == ltp::segment::End::Sender;

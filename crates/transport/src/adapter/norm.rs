@@ -11,7 +11,7 @@ use crate::contract::{
     Adapter, Configuration, Counters, Feature, FileCode, Groups, Membership, Process, Progress,
     Protocol, RequestError, SendRequest, Spool, Streams, Transport,
 };
-use crate::event::{Ended, Event, StreamEvent, TransferId};
+use crate::event::{Ended, Event, Reception, StreamEvent, TransferId};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
@@ -221,7 +221,8 @@ engine_in!(NormTransport, node);
 
 impl NormTransport {
     fn event(&mut self) -> Option<Event> {
-        self.node.poll_indication().map(event)
+        let indication = self.node.poll_indication()?;
+        Some(event(&self.node, indication))
     }
 
     fn object(&self, id: &TransferId) -> Result<norm::ObjectId, RequestError> {
@@ -234,12 +235,13 @@ fn text(info: &[u8]) -> String {
     String::from_utf8_lossy(info).into_owned()
 }
 
-fn event(indication: norm::Indication) -> Event {
+fn event(node: &norm::Node, indication: norm::Indication) -> Event {
     match indication {
         norm::Indication::Receiving { id, size, resumed } => {
+            let from = node.peer_address(id);
             // NORM_INFO, which has the name, may arrive later.
             let (id, name) = (TransferId::new(id), String::new());
-            Event::Receiving { id, name, size: Some(size), resumed }
+            Event::Receiving(Reception { id, name, size: Some(size), resumed, from })
         }
         norm::Indication::Finished(finished) if finished.result == Err(norm::Failure::Resumed) => {
             Event::Continued(TransferId::new(finished.id))

@@ -11,7 +11,7 @@ use crate::contract::{
     Adapter, Beacons, Configuration, Counters, Directories, Kind, NamedPeers, Process, Progress,
     Protocol, RequestError, Role, SendRequest, Spool, Transport,
 };
-use crate::event::{Ended, Event, TransferId};
+use crate::event::{Ended, Event, Reception, TransferId};
 use crate::settings::{Changes, Schema, Settings};
 use crate::text::SpecError;
 
@@ -239,11 +239,12 @@ engine_in!(SaratogaTransport, node);
 
 impl SaratogaTransport {
     fn event(&mut self) -> Option<Event> {
-        self.node.poll_indication().map(event)
+        let indication = self.node.poll_indication()?;
+        Some(event(&self.node, indication))
     }
 }
 
-fn event(indication: saratoga::Indication) -> Event {
+fn event(node: &saratoga::Node, indication: saratoga::Indication) -> Event {
     match indication {
         saratoga::Indication::Restored { partials: 0 } | saratoga::Indication::Started { .. } => {
             Event::Update
@@ -252,7 +253,8 @@ fn event(indication: saratoga::Indication) -> Event {
             "{partials} files were received in part; they resume when they are sent again"
         )),
         saratoga::Indication::Receiving { id, name, size, resumed } => {
-            Event::Receiving { id: TransferId::new(id), name, size, resumed }
+            let from = node.peer_address(id);
+            Event::Receiving(Reception { id: TransferId::new(id), name, size, resumed, from })
         }
         saratoga::Indication::Finished(finished) => {
             let at_sender = finished.id.role == saratoga::Role::Sender;

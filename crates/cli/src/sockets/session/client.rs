@@ -14,7 +14,8 @@ use ltp::ltpt::{Otherwise, Routing};
 use transport::contract::{Directories, Feature};
 use transport::quantity::Span;
 use transport::{
-    CfdpUser, Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport,
+    CfdpUser, Configuration, Ended, Event, Progress, Reception, Role, SendRequest, TransferId,
+    Transport,
 };
 use ut::Receives;
 
@@ -399,7 +400,7 @@ impl Client {
                 self.phase = Phase::Stopped(self.active().cloned(), why, now);
             }
             Event::Restored(transfers) => self.resumed = transfers > 0,
-            Event::Receiving { resumed, size, .. } => {
+            Event::Receiving(Reception { resumed, size, .. }) => {
                 self.moved = 0;
                 if resumed > 0 {
                     let (have, size) = (show::bytes(resumed as f64), size.unwrap_or_default());
@@ -463,6 +464,7 @@ impl Client {
         let moved = self.moved_by_entity(transport);
         let moved = moved.unwrap_or(if ended.is_success() { whole } else { self.moved });
         let measures = Measures {
+            peer: self.ends.peer_address(),
             elapsed: Some(now.since(self.bar.began)),
             moved,
             datagrams: transport.counters().datagrams,
@@ -638,7 +640,10 @@ impl Client {
             let (protocol, is_send) = (&self.options.protocol, self.wish.is_send());
             let file_bytes = size(&file);
             let outcome = Outcome::given_up(protocol, is_send, id.as_ref(), file, remote, &why);
-            outcome.after(Some(self.ends.remote_entity), file_bytes, self.moved).print()?;
+            outcome
+                .after(Some(self.ends.remote_entity), file_bytes, self.moved)
+                .at_address(self.ends.peer_address())
+                .print()?;
         }
         Ok(Exit::Failed.into())
     }

@@ -151,6 +151,11 @@ impl Ends {
         Self { to: any, group: None, listen: any, entity, remote_entity, via: None }
     }
 
+    /// Address of the peer, unless a bundle node leads to it.
+    pub(super) fn peer_address(&self) -> Option<SocketAddr> {
+        (self.to.port() != 0).then_some(self.to)
+    }
+
     /// Engine at that address.
     pub(crate) fn next(&self) -> u64 {
         self.via.unwrap_or(self.remote_entity)

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use ltp::ltpt;
 use transport::contract::Feature;
-use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
+use transport::{Configuration, Ended, Event, Reception, Role, TransferId, Transport};
 use ut::Receives;
 
 use super::closing::Closing;
@@ -204,6 +204,8 @@ struct Server {
 /// Progress of a transfer.
 struct UnderWay {
     bar: Bar,
+    /// Address of the sender, if it is known.
+    peer: Option<SocketAddr>,
     /// Bytes that an earlier process had received.
     before: u64,
     resumed: bool,
@@ -282,9 +284,7 @@ impl Server {
 
     fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
         match transport.reported(event) {
-            Event::Receiving { id, name, size, resumed } => {
-                self.receiving(now, id, &name, size, resumed);
-            }
+            Event::Receiving(reception) => self.receiving(now, reception),
             Event::Ended(ended) if !ended.at_sender => self.ended(now, transport, &ended),
             Event::Ended(ended) => self.served(&ended),
             Event::Abandoned { id, why } => self.abandoned(now, &id, &why),
@@ -316,21 +316,17 @@ impl Server {
         }
     }
 
-    fn receiving(
-        &mut self,
-        now: Time,
-        id: TransferId,
-        name: &str,
-        size: Option<u64>,
-        resumed: u64,
-    ) {
-        let from = match id.originator() {
-            Some(_) if name.is_empty() => String::new(),
-            Some(number) => format!(" from entity {number}"),
-            None => String::new(),
+    fn receiving(&mut self, now: Time, reception: Reception) {
+        let Reception { id, name, size, resumed, from: peer } = reception;
+        let entity = id.originator().filter(|_| !name.is_empty());
+        let from = match (entity, peer) {
+            (Some(number), Some(peer)) => format!(" from entity {number} at {peer}"),
+            (Some(number), None) => format!(" from entity {number}"),
+            (None, Some(peer)) => format!(" from {peer}"),
+            (None, None) => String::new(),
         };
         let size_text = size.map(|size| format!(" ({})", show::bytes(size as f64)));
-        let about = match name {
+        let about = match &*name {
             "" => "a file".to_owned(),
             name => format!("{}{}", name.escape_debug(), size_text.unwrap_or_default()),
         };
@@ -339,8 +335,8 @@ impl Server {
             bytes => format!(", of which {} are here", show::bytes(bytes as f64)),
         };
         self.screen.print(format_args!("{id}: receiving {about}{had}{from}"));
-        let bar = Bar::new(self.screen.bar(name, size.filter(|_| !name.is_empty())), now);
-        let under_way = UnderWay { bar, before: resumed, resumed: resumed > 0 };
+        let bar = Bar::new(self.screen.bar(&name, size.filter(|_| !name.is_empty())), now);
+        let under_way = UnderWay { bar, peer, before: resumed, resumed: resumed > 0 };
         if resumed > 0 {
             self.under_way.insert(id, under_way);
         } else {
@@ -357,7 +353,7 @@ impl Server {
         }
         for report in transport.transfers() {
             let bar = Bar::new(self.screen.bar(&report.name, report.size), now);
-            let under_way = UnderWay { bar, before: report.bytes, resumed: true };
+            let under_way = UnderWay { bar, peer: None, before: report.bytes, resumed: true };
             self.under_way.insert(report.id, under_way);
         }
     }
@@ -365,6 +361,7 @@ impl Server {
     fn ended(&mut self, now: Time, transport: &dyn Transport, ended: &Ended) {
         let under_way = self.under_way.remove(&ended.id);
         let measures = Measures {
+            peer: under_way.as_ref().and_then(|it| it.peer),
             elapsed: under_way.as_ref().map(|it| now.since(it.bar.began)),
             moved: match &under_way {
                 Some(it) => it.moved(transport, ended),
@@ -441,7 +438,8 @@ impl Server {
             let bar = under_way.as_ref().map(|it| (it.bar.size(), it.bar.position(), it.before));
             let (size, position, before) = bar.unwrap_or_default();
             let moved = position.saturating_sub(before);
-            let outcome = outcome.after(id.originator(), size.unwrap_or(0), moved);
+            let peer = under_way.as_ref().and_then(|it| it.peer);
+            let outcome = outcome.after(id.originator(), size.unwrap_or(0), moved).at_address(peer);
             self.failure = outcome.print().err();
         }
         self.first.get_or_insert(false);

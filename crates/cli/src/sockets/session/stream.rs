@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -69,6 +70,7 @@ pub(crate) fn send(
         push: source.push,
         view: View::new(options, screen, source.from, &source.name, driver.now()),
     };
+    writer.view.peer = Some(ends.to);
     let stop = stop_flag()?;
     driver.run(&stop, |now, transport, event| writer.on(now, transport.as_mut(), event))?;
     let left = writer.id.filter(|_| writer.view.end.is_none());
@@ -146,6 +148,8 @@ struct View {
     screen: Screen,
     /// The file here, or `-`.
     file: PathBuf,
+    /// Address of the other side, if it is known.
+    peer: Option<SocketAddr>,
     bar: ProgressBar,
     began: Time,
     end: Option<Result<bool>>,
@@ -154,7 +158,7 @@ struct View {
 impl View {
     fn new(options: Options, screen: Screen, file: PathBuf, name: &str, now: Time) -> Self {
         let bar = screen.bar(name, None);
-        Self { options, screen, file, bar, began: now, end: None }
+        Self { options, screen, file, peer: None, bar, began: now, end: None }
     }
 
     fn on_contact(&self, now: Time, contact: rt::Contact) {
@@ -164,7 +168,7 @@ impl View {
     }
 
     /// Prints texts and messages of a transport.
-    fn event(&self, event: Event) -> Result<()> {
+    fn event(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Notice(text) => self.screen.print(text),
             Event::Warning(text) => tracing::warn!("{text}"),
@@ -172,8 +176,8 @@ impl View {
             Event::Message { sender, content } => {
                 server::message(sender, &content, &self.options, &self.screen)?;
             }
-            Event::Receiving { .. }
-            | Event::Ended(_)
+            Event::Receiving(reception) => self.peer = reception.from.or(self.peer),
+            Event::Ended(_)
             | Event::Abandoned { .. }
             | Event::Repeated { .. }
             | Event::NoRoom { .. }
@@ -196,6 +200,7 @@ impl View {
     fn ended(&mut self, now: Time, transport: &dyn Transport, ended: &Ended) {
         self.bar.finish_and_clear();
         let measures = Measures {
+            peer: self.peer,
             elapsed: Some(now.since(self.began)),
             moved: ended.size,
             datagrams: transport.counters().datagrams,

@@ -1,5 +1,6 @@
 //! LTP and Saratoga over sockets on loopback, by the program itself; `get`, `ls` and `rm`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -57,6 +58,13 @@ fn files_of_all_sizes_arrive() {
                 (&"sender".into(), &"receiver".into())
             );
             assert_eq!(sender["transaction"], receiver["transaction"], "{protocol}");
+            for (outcome, address) in [(&sender, &sender["peer"]), (&receiver, &receiver["peer"])] {
+                let address: SocketAddr = address.as_str().unwrap().parse().unwrap();
+                assert!(address.ip().is_loopback() && address.port() > 0, "{outcome}");
+                let time = outcome["time"].as_str().unwrap();
+                let age = humantime::parse_rfc3339(time).unwrap().elapsed().unwrap();
+                assert!(age < Duration::from_secs(3600), "{outcome}");
+            }
             for outcome in [sender, receiver] {
                 assert_eq!(outcome["protocol"].as_str().map(|name| &name[..3]), protocol.get(..3));
                 assert_eq!(outcome["file_bytes"], len, "{outcome}");

@@ -6,7 +6,7 @@ use cfdp::{
 };
 
 use crate::contract::Progress;
-use crate::event::{Ended, Event};
+use crate::event::{Ended, Event, Reception};
 
 impl From<ut::Indication> for Event {
     fn from(indication: ut::Indication) -> Self {
@@ -48,12 +48,13 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
             let (id, from) = (metadata.id, metadata.source);
             Event::Notice(format!("{id}: messages from entity {from}"))
         }
-        Indication::MetadataReceived(metadata) => Event::Receiving {
+        Indication::MetadataReceived(metadata) => Event::Receiving(Reception {
             id: metadata.id.into(),
             name: metadata.destination_name,
             size: metadata.size,
             resumed: 0,
-        },
+            from: entity.peer_address(metadata.id),
+        }),
         Indication::TransactionFinished(finished) => Event::Ended(ended(finished)),
         Indication::Abandoned { id, condition, .. } => {
             Event::Abandoned { id: id.into(), why: condition.to_string() }
