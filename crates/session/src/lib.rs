@@ -18,6 +18,7 @@ pub mod path;
 mod places;
 pub mod ranges;
 pub mod recent;
+pub mod record;
 pub mod refusals;
 pub mod repairs;
 pub mod replies;

@@ -472,7 +472,7 @@ impl Receiver {
     /// Records the stored ranges.
     fn put_record(&mut self, core: &mut Core) {
         let Some(partial) = self.partial() else { return };
-        let (key, value) = (partials::key(self.number), partial.to_bytes());
+        let (key, value) = (partials::key(self.number), partial.encode());
         self.record.submit(
             &mut core.shared,
             self.base.seat.handle,
