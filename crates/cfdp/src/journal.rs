@@ -1,7 +1,7 @@
 //! Records of transactions, by which an entity resumes after a restart.
 //!
-//! The first field of a record is its kind, in one byte. Descriptions of a transaction are stored as
-//! the PDUs that carried them.
+//! The first field of a record is its kind, in one byte. Descriptions of a transaction are stored
+//! as the PDUs that carried them.
 
 use bytes::Bytes;
 use engine::FileName;
