@@ -10,6 +10,7 @@ use bp::codec::tcpcl3;
 use bp::codec::tcpcl4;
 use bp::codec::udpcl::{Datagram, Fragment};
 use engine::IndexRequest;
+use wire::checksum::crc32c;
 
 /// Decodes a bundle of version 7, also from prefixes, and an administrative record in it; or an
 /// endpoint as text.
@@ -260,7 +261,8 @@ pub fn file_record(data: &[u8]) {
     let Some(at) = data.iter().position(|byte| *byte == b'\n') else { return };
     let (key, value) = (&data[..at], &data[at + 1..]);
     let Ok(key) = std::str::from_utf8(key) else { return };
-    let Some(IndexRequest::Put { key: other, value: again }) = bp::files::reencoded(key, value)
+    let value = [value, &crc32c(value).to_be_bytes()].concat().into();
+    let Some(IndexRequest::Put { key: other, value: again }) = bp::files::reencoded(key, &value)
     else {
         return;
     };

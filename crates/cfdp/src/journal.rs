@@ -1,13 +1,12 @@
 //! Records of transactions, by which an entity resumes after a restart.
 //!
-//! A record is: version (1 byte), kind (1), fields, CRC-32C of everything before (4, big endian).
-//! Numbers are big endian; byte strings follow a length of four bytes. Descriptions of a
-//! transaction are stored as the PDUs that carried them.
+//! The first field of a record is its kind, in one byte. Descriptions of a transaction are stored
+//! as the PDUs that carried them.
 
 use bytes::Bytes;
-use engine::{Area, FileName};
+use engine::FileName;
 use session::ranges::Ranges;
-use wire::checksum::crc32c;
+use session::record::{Reader, Writer};
 
 use super::closed::Subject;
 use crate::pdu::{ConditionCode, EntityId, TransactionId};
@@ -15,8 +14,14 @@ use crate::pdu::{ConditionCode, EntityId, TransactionId};
 /// Prefix of the keys of records; the name of a working file follows, if there is one.
 pub const RECORD_PREFIX: &str = "cfdp-";
 
-const VERSION: u8 = 2;
-const CHECK_LEN: usize = 4;
+const VERSION: u8 = 1;
+
+/// Kinds of records.
+const SEQUENCE: u8 = 0;
+const SENDER: u8 = 1;
+const RECEIVER: u8 = 2;
+const FINISHED: u8 = 3;
+const OWED: u8 = 4;
 
 /// Key of the next sequence number.
 pub(crate) const SEQUENCE_KEY: &str = "cfdp-sequence";
@@ -71,182 +76,96 @@ pub(crate) struct Decided {
     pub(crate) fault_location: Option<EntityId>,
 }
 
-fn begin(kind: u8) -> Vec<u8> {
-    vec![VERSION, kind]
-}
-
-fn finish(mut out: Vec<u8>) -> Bytes {
-    out.extend_from_slice(&crc32c(&out).to_be_bytes());
-    out.into()
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let len = u32::try_from(bytes.len()).expect("PDUs and names are far below 4 GiB");
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(bytes);
+fn begin(kind: u8) -> Writer {
+    let mut out = Writer::new(VERSION);
+    out.u8(kind);
+    out
 }
 
 pub(crate) fn encode_sequence(next: u64) -> Bytes {
-    let mut out = begin(0);
-    out.extend_from_slice(&next.to_be_bytes());
-    finish(out)
+    let mut out = begin(SEQUENCE);
+    out.u64(next);
+    out.finish()
 }
 
 pub(crate) fn encode_sender(source: Option<&FileName>, unbounded: bool, metadata: &[u8]) -> Bytes {
-    let mut out = begin(1);
-    out.push(match source.map(FileName::area) {
-        Some(Area::Files) => 0,
-        Some(Area::Spool) => 1,
-        None => 2,
-    });
-    out.push(u8::from(unbounded));
-    put_bytes(&mut out, source.map_or("", FileName::path).as_bytes());
-    put_bytes(&mut out, metadata);
-    finish(out)
+    let mut out = begin(SENDER);
+    out.name(source);
+    out.flag(unbounded);
+    out.bytes(metadata);
+    out.finish()
 }
 
 pub(crate) fn encode_receiver(record: &ReceiverRecord) -> Bytes {
-    let mut out = begin(2);
-    let location = record.decided.and_then(|decided| decided.fault_location);
-    out.push(match (record.decided, location) {
-        (None, _) => 0,
-        (Some(_), None) => 1,
-        (Some(_), Some(_)) => 2,
-    });
-    out.push(record.decided.map_or(0, |decided| decided.condition.code()));
-    out.extend_from_slice(&location.map_or(0, |id| id.0).to_be_bytes());
-    put_bytes(&mut out, &record.metadata);
-    put_bytes(&mut out, &record.eof);
-    for (start, end) in record.ranges.iter() {
-        out.extend_from_slice(&start.to_be_bytes());
-        out.extend_from_slice(&end.to_be_bytes());
+    let mut out = begin(RECEIVER);
+    out.flag(record.decided.is_some());
+    if let Some(Decided { condition, fault_location }) = record.decided {
+        out.u8(condition.code());
+        out.option(fault_location.map(|id| id.0));
     }
-    finish(out)
-}
-
-fn put_subject(out: &mut Vec<u8>, subject: &Subject) {
-    out.push(u8::from(subject.metadata.is_some()) | u8::from(subject.end.is_some()) << 1);
-    let (size, checksum) = subject.end.unwrap_or_default();
-    out.extend_from_slice(&subject.metadata.unwrap_or_default().to_be_bytes());
-    out.extend_from_slice(&size.to_be_bytes());
-    out.extend_from_slice(&checksum.to_be_bytes());
+    out.bytes(&record.metadata);
+    out.bytes(&record.eof);
+    out.ranges(&record.ranges);
+    out.finish()
 }
 
 pub(crate) fn encode_finished(order: u64, pdu: &[u8], subject: &Subject) -> Bytes {
-    let mut out = begin(3);
-    out.extend_from_slice(&order.to_be_bytes());
-    put_bytes(&mut out, pdu);
-    put_subject(&mut out, subject);
-    finish(out)
+    encode_over(FINISHED, order, pdu, subject).finish()
 }
 
 pub(crate) fn encode_owed(order: u64, pdu: &[u8], subject: &Subject, metadata: &[u8]) -> Bytes {
-    let mut out = begin(4);
-    out.extend_from_slice(&order.to_be_bytes());
-    put_bytes(&mut out, pdu);
-    put_subject(&mut out, subject);
-    put_bytes(&mut out, metadata);
-    finish(out)
+    let mut out = encode_over(OWED, order, pdu, subject);
+    out.bytes(metadata);
+    out.finish()
+}
+
+fn encode_over(kind: u8, order: u64, pdu: &[u8], subject: &Subject) -> Writer {
+    let mut out = begin(kind);
+    out.u64(order);
+    out.bytes(pdu);
+    out.option(subject.metadata);
+    out.option(subject.end.map(|(size, _)| size));
+    out.option(subject.end.map(|(_, checksum)| checksum));
+    out
 }
 
 /// Decodes a record; `None` if it is damaged or of another version.
-pub(crate) fn decode(record: &[u8]) -> Option<Record> {
-    let (content, check) = record.split_last_chunk::<CHECK_LEN>()?;
-    if crc32c(content) != u32::from_be_bytes(*check) {
-        return None;
-    }
-    let mut fields = Fields(content);
-    if fields.u8()? != VERSION {
-        return None;
-    }
+pub(crate) fn decode(record: &Bytes) -> Option<Record> {
+    let mut fields = Reader::new(VERSION, record)?;
     let record = match fields.u8()? {
-        0 => Record::Sequence(fields.u64()?),
-        1 => {
-            let place = fields.u8()?;
-            let unbounded = fields.u8()? != 0;
-            let path = String::from_utf8(fields.bytes()?).ok()?;
-            let source = match place {
-                0 => Some(FileName::file(&path).ok()?),
-                1 => Some(FileName::spool(&path).ok()?),
-                2 => None,
-                _ => return None,
-            };
-            Record::Sender { source, unbounded, metadata: fields.bytes()? }
-        }
-        2 => {
-            let (stage, condition, location) = (fields.u8()?, fields.u8()?, fields.u64()?);
-            let condition = ConditionCode::from_code(condition);
-            let decided = match stage {
-                0 => None,
-                1 => Some(Decided { condition, fault_location: None }),
-                2 => Some(Decided { condition, fault_location: Some(EntityId(location)) }),
-                _ => return None,
-            };
-            let (metadata, eof) = (fields.bytes()?, fields.bytes()?);
-            let mut ranges = Ranges::new();
-            while !fields.0.is_empty() {
-                let (start, end) = (fields.u64()?, fields.u64()?);
-                // Ranges are written in order, with gaps between them.
-                if start >= end || (start <= ranges.end() && ranges.end() > 0) {
-                    return None;
-                }
-                ranges.insert(start, end);
+        SEQUENCE => Record::Sequence(fields.u64()?),
+        SENDER => Record::Sender {
+            source: fields.name()?,
+            unbounded: fields.flag()?,
+            metadata: fields.bytes()?.into(),
+        },
+        RECEIVER => {
+            let mut decided = None;
+            if fields.flag()? {
+                let condition = ConditionCode::from_code(fields.u8()?);
+                let fault_location = fields.option()?.map(EntityId);
+                decided = Some(Decided { condition, fault_location });
             }
-            Record::Receiver(ReceiverRecord { decided, metadata, eof, ranges })
+            Record::Receiver(ReceiverRecord {
+                decided,
+                metadata: fields.bytes()?.into(),
+                eof: fields.bytes()?.into(),
+                ranges: fields.ranges()?,
+            })
         }
-        3 => Record::Finished {
-            order: fields.u64()?,
-            pdu: fields.bytes()?,
-            subject: fields.subject()?,
-        },
-        4 => Record::Owed {
-            order: fields.u64()?,
-            pdu: fields.bytes()?,
-            subject: fields.subject()?,
-            metadata: fields.bytes()?,
-        },
+        kind @ (FINISHED | OWED) => {
+            let (order, pdu) = (fields.u64()?, fields.bytes()?.into());
+            let metadata = fields.option()?;
+            let subject = Subject { metadata, end: fields.option()?.zip(fields.option()?) };
+            if kind == FINISHED {
+                Record::Finished { order, pdu, subject }
+            } else {
+                Record::Owed { order, pdu, subject, metadata: fields.bytes()?.into() }
+            }
+        }
         _ => return None,
     };
-    fields.0.is_empty().then_some(record)
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn u8(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        let (number, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
-        Some(u64::from_be_bytes(*number))
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        let (number, rest) = self.0.split_first_chunk::<4>()?;
-        self.0 = rest;
-        Some(u32::from_be_bytes(*number))
-    }
-
-    fn subject(&mut self) -> Option<Subject> {
-        let known = self.u8()?;
-        let metadata = self.u32()?;
-        let end = (self.u64()?, self.u32()?);
-        Some(Subject {
-            metadata: (known & 1 != 0).then_some(metadata),
-            end: (known & 2 != 0).then_some(end),
-        })
-    }
-
-    fn bytes(&mut self) -> Option<Vec<u8>> {
-        let (len, rest) = self.0.split_first_chunk::<4>()?;
-        let (bytes, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
-        self.0 = rest;
-        Some(bytes.to_vec())
-    }
+    fields.is_empty().then_some(record)
 }
 
 #[cfg(test)]
@@ -292,8 +211,8 @@ mod tests {
             for i in 0..bytes.len() {
                 let mut damaged = bytes.to_vec();
                 damaged[i] ^= 0x40;
-                assert_eq!(decode(&damaged), None, "byte {i}");
-                assert_eq!(decode(&bytes[..i]), None);
+                assert_eq!(decode(&damaged.into()), None, "byte {i}");
+                assert_eq!(decode(&bytes.slice(..i)), None);
             }
         }
         let id = TransactionId { source: EntityId(1), sequence: 2 };

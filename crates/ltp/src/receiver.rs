@@ -14,13 +14,12 @@ mod relaying;
 mod reporting;
 mod sink;
 
-use ::session::UnexpectedLength;
 use bytes::Bytes;
 use engine::{Completion, EffectError, Time};
 use session::Base;
+use session::delivery::Delivery;
 use session::path::{Burst, Class, Turn};
 use session::ranges::Ranges;
-use session::storage::Storage as _;
 
 use self::extent::{Extent, Misfit, ends_block};
 use self::reporting::Reporting;
@@ -58,7 +57,6 @@ pub(crate) struct Receiver {
     /// Whether the red part is safely stored.
     is_safe: bool,
     cancel_ack_due: bool,
-    syncs: u32,
     mark: Mark,
     is_half_open: bool,
     /// Number of data segments received.
@@ -72,10 +70,10 @@ pub(crate) struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Receiving,
-    /// Complete; the checksum is being computed.
-    Verifying,
-    Syncing,
-    Installing,
+    /// Complete; the working file is being verified, stored and renamed or recorded.
+    Storing,
+    /// Complete and offered to the user, who has not accepted it yet.
+    Offered,
     /// Successful: the final report is being sent.
     Telling,
     /// Cancelled here; waits for the acknowledgement.
@@ -134,7 +132,6 @@ impl Receiver {
             reporting: Reporting::new(core.first_serial()),
             is_safe: false,
             cancel_ack_due: false,
-            syncs: 0,
             mark: Mark::None,
             is_half_open: false,
             segments: 0,
@@ -304,15 +301,12 @@ impl Receiver {
     fn append(&mut self, core: &mut Core, start: u64, data: &[u8], new: &[(u64, u64)]) -> bool {
         for &(from, to) in new {
             let part = &data[(from - start) as usize..(to - start) as usize];
-            let Some(spool) = self.sink.spool_mut() else { return false };
-            if !spool.append(&mut core.shared, self.base.seat.handle, from, part) {
+            let Some(delivery) = self.sink.delivery_mut() else { return false };
+            let (shared, seat) = (&mut core.shared, &self.base.seat);
+            if !delivery.append(shared, seat, &mut self.ranges, from, part) {
                 core.no_room();
-                if let Some(path) = self.base.seat.path.filter(|_| spool.is_writing()) {
-                    core.shared.pause(path);
-                }
                 return false;
             }
-            self.ranges.insert(from, to);
             if let Some(relay) = self.sink.relay_mut() {
                 relay.fresh.push((from, Bytes::copy_from_slice(part)));
             }
@@ -330,6 +324,11 @@ impl Receiver {
     pub(crate) fn let_go(&mut self, core: &mut Core) {
         self.count_ranges(core, 0);
         core.units -= self.sink.in_memory();
+    }
+
+    /// Whether the block is complete in a working file, and safely stored.
+    fn is_stored(&self) -> bool {
+        self.sink.delivery().is_some_and(Delivery::is_stored)
     }
 
     /// Whether all of the red part has arrived.
@@ -390,9 +389,8 @@ impl Receiver {
             }
             Phase::Cancelling { .. }
             | Phase::Receiving
-            | Phase::Verifying
-            | Phase::Syncing
-            | Phase::Installing
+            | Phase::Storing
+            | Phase::Offered
             | Phase::Telling
             | Phase::Done => {}
         }
@@ -412,49 +410,21 @@ impl Receiver {
             Phase::Cancelling { .. } | Phase::Closing | Phase::Done | Phase::Telling
         );
         match (job, answer) {
-            (Job::Write { cost }, answer) => {
-                if let Some(spool) = self.sink.spool_mut() {
-                    spool.written();
-                }
-                core.shared.written(cost);
-                if answer.is_err() && !is_over {
-                    self.storage_failed(core);
-                }
-            }
-            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
-                if is_over {
-                    core.shared.close(file);
-                    self.remove(core);
-                    return;
-                }
-                self.opened(core, file, len);
-            }
-            _ if is_over => {}
+            (Job::Own(_), _) if is_over => {}
             (Job::Own(Task::Mark), Ok(_)) => {
                 self.mark = Mark::Kept;
                 self.base.want(&mut core.shared, Class::Control);
             }
-            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
-                let Some(spool) = self.sink.spool_mut() else { return };
-                match spool.read_done(offset, len, bytes) {
-                    Ok(()) => self.summed_up(core),
-                    Err(UnexpectedLength) => self.storage_failed(core),
+            (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
+            (Job::Own(Task::Mark | Task::Record), Err(_)) => self.storage_failed(core),
+            (job, answer) => {
+                let Some(delivery) = self.sink.delivery_mut() else { return };
+                let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+                let event = delivery.on_done(shared, handle, &mut self.ranges, &job, answer);
+                if let Some(event) = event.filter(|_| !is_over) {
+                    self.on_delivery(core, now, &event);
                 }
             }
-            (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
-            (Job::Sync, Ok(_)) => self.synced(core),
-            (Job::Install, Ok(_)) => self.installed(core, now),
-            (
-                Job::Open
-                | Job::Read { .. }
-                | Job::Sync
-                | Job::Install
-                | Job::Own(Task::Mark | Task::Record),
-                _,
-            ) => {
-                self.storage_failed(core);
-            }
-            (Job::Repair { .. } | Job::Forget | Job::Own(Task::Load), _) => {}
         }
     }
 

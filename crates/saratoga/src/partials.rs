@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::{FileName, Time};
+use engine::{Area, FileName, Time};
 use session::ranges::Ranges;
-use wire::checksum::crc32c;
+use session::record::{Reader, Writer};
 
 use super::config::Limits;
 
@@ -108,53 +108,23 @@ pub(crate) fn number(key: &str) -> Option<u32> {
 }
 
 impl Partial {
-    /// Encodes a record: version, destination, identity, ranges, CRC-32C; each list with its
-    /// length.
-    pub(crate) fn to_bytes(&self) -> Bytes {
-        let mut out = vec![VERSION];
-        for text in [self.destination.path().as_bytes(), &self.identity] {
-            out.extend((text.len() as u32).to_be_bytes());
-            out.extend(text);
-        }
-        out.extend((self.ranges.len() as u32).to_be_bytes());
-        for (start, end) in self.ranges.iter() {
-            out.extend(start.to_be_bytes());
-            out.extend(end.to_be_bytes());
-        }
-        out.extend(crc32c(&out).to_be_bytes());
-        out.into()
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Writer::new(VERSION);
+        out.name(Some(&self.destination));
+        out.bytes(&self.identity);
+        out.ranges(&self.ranges);
+        out.finish()
     }
 
     /// Decodes a record; `None` if it is invalid or damaged.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (content, check) = bytes.split_last_chunk::<4>()?;
-        if crc32c(content) != u32::from_be_bytes(*check) {
-            return None;
-        }
-        let mut rest = content.strip_prefix(&[VERSION])?;
-        let destination = std::str::from_utf8(text(&mut rest)?).ok()?;
-        let destination = FileName::file(destination).ok()?;
-        let identity = Bytes::copy_from_slice(text(&mut rest)?);
-        let count = u32::from_be_bytes(take(&mut rest)?);
-        let mut ranges = Ranges::new();
-        for _ in 0..count {
-            let start = u64::from_be_bytes(take(&mut rest)?);
-            ranges.insert(start, u64::from_be_bytes(take(&mut rest)?));
-        }
-        Some(Self { identity, destination, ranges })
+    pub(crate) fn decode(record: &Bytes) -> Option<Self> {
+        let mut fields = Reader::new(VERSION, record)?;
+        let destination = fields.name()?.filter(|name| name.area() == Area::Files)?;
+        // The record's memory is released.
+        let identity = Bytes::copy_from_slice(&fields.bytes()?);
+        let partial = Self { identity, destination, ranges: fields.ranges()? };
+        fields.is_empty().then_some(partial)
     }
-}
-
-/// Length-prefixed bytes.
-fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = u32::from_be_bytes(take(rest)?);
-    rest.split_off(..usize::try_from(len).ok()?)
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, others) = rest.split_first_chunk::<N>()?;
-    *rest = others;
-    Some(*first)
 }
 
 #[cfg(test)]
@@ -173,13 +143,13 @@ mod tests {
 
     #[test]
     fn records_round_trip_and_damage_is_detected() {
-        let bytes = partial("a/b").to_bytes();
+        let bytes = partial("a/b").encode();
         assert_eq!(Partial::decode(&bytes), Some(partial("a/b")));
         for i in 0..bytes.len() {
             let mut damaged = bytes.to_vec();
             damaged[i] ^= 4;
-            assert_eq!(Partial::decode(&damaged), None);
-            assert_eq!(Partial::decode(&bytes[..i]), None);
+            assert_eq!(Partial::decode(&damaged.into()), None);
+            assert_eq!(Partial::decode(&bytes.slice(..i)), None);
         }
         assert_eq!(number(&key(0xa0b)), Some(0xa0b));
         assert_eq!((number("sar-1"), number("cfdp-00000001")), (None, None));

@@ -1,13 +1,15 @@
 //! Records of completed receptions, so that none is repeated after a restart.
 //!
 //! Whoever recorded a transfer can replay it to a restarted receiver, which would replace a newer
-//! file by an older one. A record has a number that counts up, the length of the file, and the
-//! CRC-32C of both; its key names the session.
+//! file by an older one. A record has a number that counts up, and the length of the file; its key
+//! names the session.
 
 use bytes::Bytes;
-use wire::checksum::crc32c;
 
 use crate::recent::Recent;
+use crate::record::{Reader, Writer};
+
+const VERSION: u8 = 1;
 
 /// Maximum sessions on record.
 const MAX: usize = 1024;
@@ -44,13 +46,11 @@ impl<K: Copy + Ord> Done<K> {
     /// Adds a session. Returns its record, and the session whose record is to be removed if there
     /// are more than `max`.
     pub fn add(&mut self, key: K, len: u64, max: usize) -> (Bytes, Option<K>) {
-        let mut value = Vec::new();
-        for number in [self.next, len] {
-            value.extend_from_slice(&number.to_be_bytes());
-        }
-        value.extend_from_slice(&crc32c(&value).to_be_bytes());
+        let mut out = Writer::new(VERSION);
+        out.u64(self.next);
+        out.u64(len);
         self.next += 1;
-        (value.into(), self.remember(key, len, max))
+        (out.finish(), self.remember(key, len, max))
     }
 
     fn remember(&mut self, key: K, len: u64, max: usize) -> Option<K> {
@@ -82,12 +82,9 @@ impl<K: Copy + Ord> Done<K> {
 }
 
 /// Decodes the number of a record and the length of its file; `None` if it is damaged.
-fn decode(value: &[u8]) -> Option<(u64, u64)> {
-    let (content, check) = value.split_last_chunk::<4>()?;
-    let (number, len) = content.split_first_chunk::<8>()?;
-    let len: [u8; 8] = len.try_into().ok()?;
-    (crc32c(content) == u32::from_be_bytes(*check))
-        .then(|| (u64::from_be_bytes(*number), u64::from_be_bytes(len)))
+fn decode(value: &Bytes) -> Option<(u64, u64)> {
+    let mut fields = Reader::new(VERSION, value)?;
+    Some((fields.u64()?, fields.u64()?)).filter(|_| fields.is_empty())
 }
 
 #[cfg(test)]

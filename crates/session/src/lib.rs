@@ -11,6 +11,7 @@ pub mod authentication;
 mod base;
 pub mod buffers;
 pub mod credit;
+pub mod delivery;
 pub mod done;
 pub mod journal;
 pub mod losses;
@@ -18,6 +19,7 @@ pub mod path;
 mod places;
 pub mod ranges;
 pub mod recent;
+pub mod record;
 pub mod refusals;
 pub mod repairs;
 pub mod replies;
@@ -350,6 +352,11 @@ impl<A: Alarm, J> Shared<A, J> {
     pub fn filestore(&mut self, handle: Handle, job: Job<J>, request: FilestoreRequest) {
         let ticket = self.ticket(handle, job);
         self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
+    }
+
+    /// Gives a complete and synced file its name.
+    pub fn install(&mut self, handle: Handle, from: FileName, to: FileName) {
+        self.filestore(handle, Job::Install, FilestoreRequest::Install { from, to });
     }
 
     /// Requests an operation on records.

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, OpenMode};
-use wire::checksum::{Checksum, ChecksumType};
 
 use crate::UnexpectedLength;
 use crate::path::Handle;
@@ -61,20 +60,8 @@ impl Spool {
         }
     }
 
-    /// Opens the file. `kept` are the parts written by an earlier run.
+    /// Opens the file, with a checksum or none. `kept` are the parts written by an earlier run.
     pub fn open(
-        &mut self,
-        storage: &mut impl Storage,
-        handle: Handle,
-        checksum: ChecksumType,
-        mode: OpenMode,
-        kept: &Ranges,
-    ) {
-        self.open_summed(storage, handle, Checksum::new(checksum).map(Sum::Check), mode, kept);
-    }
-
-    /// Opens the file with a checksum of any kind, or none.
-    pub fn open_summed(
         &mut self,
         storage: &mut impl Storage,
         handle: Handle,
@@ -262,12 +249,8 @@ impl Spool {
         self.digest.as_mut().map_or(Ok(()), |digest| digest.reading.take(offset, requested, bytes))
     }
 
-    /// Checksum of a complete file of `size` bytes, once all of it was summed up.
-    pub fn checksum(&self, size: u64) -> Option<u32> {
-        self.value(size).map(|value| value.check().unwrap_or_default())
-    }
-
-    /// Checksum of any kind; without one it is 0.
+    /// Checksum of a complete file of `size` bytes, once all of it was summed up; without one it is
+    /// 0.
     pub fn value(&self, size: u64) -> Option<Value> {
         let Some(digest) = self.digest.as_ref() else { return Some(Value::Check(0)) };
         let sum = &digest.reading.sum;

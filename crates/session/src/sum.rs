@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::FileId;
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
-use wire::checksum::Checksum;
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::UnexpectedLength;
 use crate::path::Handle;
@@ -38,6 +38,11 @@ pub enum Value {
 }
 
 impl Sum {
+    /// Checksum of nothing, unless the type is null.
+    pub fn checksum(kind: ChecksumType) -> Option<Self> {
+        Checksum::new(kind).map(Self::Check)
+    }
+
     /// MD5 of nothing.
     pub fn md5() -> Self {
         Self::Md5(Box::default(), 0)

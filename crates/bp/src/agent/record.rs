@@ -1,14 +1,8 @@
-//! Records of bundles in an agent's store, from which it recovers after a restart.
-//!
-//! ```text
-//! version 2 | kind | fields | CRC-32C of everything before it
-//! ```
-//!
-//! Numeric fields have 8 bytes; byte strings follow their length in 4 bytes.
+//! Records of bundles in an agent's store, from which it recovers after a restart. The first field
+//! of a record is its kind, in one byte.
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use engine::{Area, FileName};
-use wire::checksum::crc32c;
+use bytes::Bytes;
+use session::record::{Reader, Writer};
 
 use super::super::layer::Content;
 use super::Version;
@@ -17,15 +11,17 @@ use super::head::Key;
 use super::numbers::Used;
 use crate::codec::bp7::{BundleId, CreationTimestamp, Eid};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 1;
 const HELD: u8 = 1;
 const GONE: u8 = 2;
 const USED: u8 = 3;
 const CLOCKS: u8 = 4;
 const REQUEST: u8 = 5;
 
-/// Bytes of a record besides those of the bundle, in most cases.
-const SHORT: usize = 128;
+/// Places of a payload.
+const IN_RECORD: u8 = 0;
+const IN_FILE: u8 = 1;
+const APART: u8 = 2;
 
 /// Longest payload in the record of its bundle. Longer ones have a record of their own.
 const PAYLOAD_MAX: usize = 4096;
@@ -116,247 +112,167 @@ impl Record {
     }
 
     pub(super) fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(SHORT + self.bytes());
-        out.put_u8(VERSION);
+        let mut out = Writer::with_capacity(VERSION, self.bytes());
         match self {
             Self::Held(held) => held.encode(&mut out),
             Self::Gone { key, expires_ms, left } => {
-                out.put_u8(GONE);
-                out.put_u8(match key.version {
-                    Version::Six => 6,
-                    Version::Seven => 7,
+                out.u8(GONE);
+                out.flag(match key.version {
+                    Version::Six => false,
+                    Version::Seven => true,
                 });
-                put(&mut out, key.source.to_string().as_bytes());
+                put_eid(&mut out, Some(&key.source));
                 put_creation(&mut out, key.creation);
-                out.put_u8(u8::from(key.fragment.is_some()));
-                let (offset, len) = key.fragment.unwrap_or((0, 0));
-                out.put_u64(offset);
-                out.put_u64(len);
-                out.put_u64(*expires_ms);
+                out.option(key.fragment.map(|(offset, _)| offset));
+                out.option(key.fragment.map(|(_, len)| len));
+                out.u64(*expires_ms);
+                out.flag(*left != Left::Here);
                 if let Left::Forwarded { giver, hops, returns } = left {
-                    put(&mut out, &name(giver.as_ref()));
-                    out.put_u8(u8::from(hops.is_some()));
-                    out.put_u8(hops.unwrap_or(0));
-                    out.put_u8(*returns);
+                    put_eid(&mut out, giver.as_ref());
+                    out.option(*hops);
+                    out.u8(*returns);
                 }
             }
             Self::Used(Used { until_ms, run }) => {
-                out.put_u8(USED);
-                out.put_u64(*until_ms);
-                out.put_u64(*run);
+                out.u8(USED);
+                out.u64(*until_ms);
+                out.u64(*run);
             }
             Self::Clocks(Clocks { kept_ms, boot, dtn_ms }) => {
-                out.put_u8(CLOCKS);
-                out.put_u64(*kept_ms);
-                let (id, ms) = boot.unwrap_or_default();
-                for (is_known, number) in [
-                    (boot.is_some(), id),
-                    (boot.is_some(), ms),
-                    (dtn_ms.is_some(), dtn_ms.unwrap_or(0)),
-                ] {
-                    out.put_u8(u8::from(is_known));
-                    out.put_u64(number);
-                }
+                out.u8(CLOCKS);
+                out.u64(*kept_ms);
+                out.option(boot.map(|(id, _)| id));
+                out.option(boot.map(|(_, ms)| ms));
+                out.option(*dtn_ms);
             }
             Self::Request(request) => request.encode(&mut out),
         }
-        let check = crc32c(&out);
-        out.put_u32(check);
-        out.freeze()
+        out.finish()
     }
 
     /// Decodes a record; `None` if it is damaged, or of another version.
-    pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
-        let end = bytes.len().checked_sub(4)?;
-        let found = u32::from_be_bytes(bytes[end..].try_into().ok()?);
-        if crc32c(&bytes[..end]) != found {
-            return None;
-        }
-        let mut rest = bytes.slice(..end);
-        if rest.try_get_u8().ok()? != VERSION {
-            return None;
-        }
-        let record = match rest.try_get_u8().ok()? {
-            HELD => Self::Held(HeldRecord::decode(&mut rest)?),
+    pub(super) fn decode(record: &Bytes) -> Option<Self> {
+        let mut fields = Reader::new(VERSION, record)?;
+        let record = match fields.u8()? {
+            HELD => Self::Held(HeldRecord::decode(&mut fields)?),
             GONE => {
-                let version = match rest.try_get_u8().ok()? {
-                    6 => Version::Six,
-                    7 => Version::Seven,
-                    _ => return None,
-                };
-                let source = eid(&take(&mut rest)?)?;
-                let creation = creation(&mut rest)?;
-                let is_fragment = rest.try_get_u8().ok()? != 0;
-                let fragment = (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
-                let fragment = is_fragment.then_some(fragment);
+                let version = if fields.flag()? { Version::Seven } else { Version::Six };
+                let (source, creation) = (eid(&mut fields)??, creation(&mut fields)?);
+                let fragment = fields.option()?.zip(fields.option()?);
                 let key = Key { version, source, creation, fragment };
-                let expires_ms = rest.try_get_u64().ok()?;
-                let mut left = Left::Here;
-                if !rest.is_empty() {
-                    let (giver, has_hops) = (node(&mut rest)?, rest.try_get_u8().ok()? != 0);
-                    let hops = Some(rest.try_get_u8().ok()?).filter(|_| has_hops);
-                    left = Left::Forwarded { giver, hops, returns: rest.try_get_u8().ok()? };
+                let (expires_ms, mut left) = (fields.u64()?, Left::Here);
+                if fields.flag()? {
+                    let (giver, hops) = (eid(&mut fields)?, fields.option()?);
+                    left = Left::Forwarded { giver, hops, returns: fields.u8()? };
                 }
                 Self::Gone { key, expires_ms, left }
             }
-            USED => {
-                let (until_ms, run) = (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
-                Self::Used(Used { until_ms, run })
-            }
-            CLOCKS => {
-                let kept_ms = rest.try_get_u64().ok()?;
-                let (id, ms) = (maybe_u64(&mut rest)?, maybe_u64(&mut rest)?);
-                Self::Clocks(Clocks { kept_ms, boot: id.zip(ms), dtn_ms: maybe_u64(&mut rest)? })
-            }
-            REQUEST => Self::Request(RequestRecord::decode(&mut rest)?),
+            USED => Self::Used(Used { until_ms: fields.u64()?, run: fields.u64()? }),
+            CLOCKS => Self::Clocks(Clocks {
+                kept_ms: fields.u64()?,
+                boot: fields.option()?.zip(fields.option()?),
+                dtn_ms: fields.option()?,
+            }),
+            REQUEST => Self::Request(RequestRecord::decode(&mut fields)?),
             _ => return None,
         };
-        rest.is_empty().then_some(record)
+        fields.is_empty().then_some(record)
     }
 }
 
 impl RequestRecord {
-    fn encode(&self, out: &mut BytesMut) {
-        out.put_u8(REQUEST);
-        out.put_u128(self.key);
-        out.put_u64(self.bundle);
-        put(out, self.id.source.to_string().as_bytes());
+    fn encode(&self, out: &mut Writer) {
+        out.u8(REQUEST);
+        out.u128(self.key);
+        out.u64(self.bundle);
+        put_eid(out, Some(&self.id.source));
         put_creation(out, self.id.creation);
     }
 
-    fn decode(rest: &mut Bytes) -> Option<Self> {
-        let key = rest.try_get_u128().ok()?;
-        let (bundle, source) = (rest.try_get_u64().ok()?, eid(&take(rest)?)?);
-        let creation = creation(rest)?;
+    fn decode(fields: &mut Reader) -> Option<Self> {
+        let (key, bundle) = (fields.u128()?, fields.u64()?);
+        let (source, creation) = (eid(fields)??, creation(fields)?);
         Some(Self { key, bundle, id: BundleId { source, creation, offset: None } })
     }
 }
 
 impl HeldRecord {
-    fn encode(&self, out: &mut BytesMut) {
-        out.put_u8(HELD);
-        put(out, &self.head);
-        put(out, &self.tail);
+    fn encode(&self, out: &mut Writer) {
+        out.u8(HELD);
+        out.bytes(&self.head);
+        out.bytes(&self.tail);
         match &self.payload {
-            Payload::Apart(len) => {
-                out.put_u8(3);
-                out.put_u64(*len);
-            }
             Payload::Here(Content::Bytes(bytes)) => {
-                out.put_u8(0);
-                put(out, bytes);
+                out.u8(IN_RECORD);
+                out.bytes(bytes);
             }
             Payload::Here(Content::File { name, offset, len }) => {
-                out.put_u8(match name.area() {
-                    Area::Files => 1,
-                    Area::Spool => 2,
-                });
-                put(out, name.path().as_bytes());
-                out.put_u64(*offset);
-                out.put_u64(*len);
+                out.u8(IN_FILE);
+                out.name(Some(name));
+                out.u64(*offset);
+                out.u64(*len);
+            }
+            Payload::Apart(len) => {
+                out.u8(APART);
+                out.u64(*len);
             }
         }
-        out.put_u8(u8::from(self.owns_file));
+        out.flag(self.owns_file);
         for number in [self.received_ms, self.expires_ms, self.age_ms] {
-            out.put_u64(number);
+            out.u64(number);
         }
-        out.put_u8(self.priority);
-        out.put_u32(self.sent.len() as u32);
-        for node in &self.sent {
-            put(out, node.to_string().as_bytes());
-        }
-        put(out, &name(self.by.as_ref()));
-        out.put_u8(self.returns);
-        out.put_u32(self.verified.len() as u32);
-        self.verified.iter().for_each(|rule| out.put_u32(*rule));
+        out.u8(self.priority);
+        out.count(self.sent.len());
+        self.sent.iter().for_each(|node| put_eid(out, Some(node)));
+        put_eid(out, self.by.as_ref());
+        out.u8(self.returns);
+        out.count(self.verified.len());
+        self.verified.iter().for_each(|rule| out.u32(*rule));
     }
 
-    fn decode(rest: &mut Bytes) -> Option<Self> {
-        let (head, tail) = (take(rest)?, take(rest)?);
-        let payload = match rest.try_get_u8().ok()? {
-            0 => Payload::Here(Content::Bytes(take(rest)?)),
-            3 => Payload::Apart(rest.try_get_u64().ok()?),
-            area @ (1 | 2) => {
-                let name = take(rest)?;
-                let name = std::str::from_utf8(&name).ok()?;
-                let name = if area == 1 { FileName::file(name) } else { FileName::spool(name) };
-                let (name, offset, len) =
-                    (name.ok()?, rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
-                Payload::Here(Content::File { name, offset, len })
+    fn decode(fields: &mut Reader) -> Option<Self> {
+        let (head, tail) = (fields.bytes()?, fields.bytes()?);
+        let payload = match fields.u8()? {
+            IN_RECORD => Payload::Here(Content::Bytes(fields.bytes()?)),
+            IN_FILE => {
+                let (name, offset) = (fields.name()??, fields.u64()?);
+                Payload::Here(Content::File { name, offset, len: fields.u64()? })
             }
+            APART => Payload::Apart(fields.u64()?),
             _ => return None,
         };
-        let owns_file = rest.try_get_u8().ok()? != 0;
-        let (received_ms, expires_ms, age_ms) =
-            (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
-        let priority = rest.try_get_u8().ok()?;
-        let mut sent = Vec::new();
-        for _ in 0..rest.try_get_u32().ok()? {
-            sent.push(eid(&take(rest)?)?);
-        }
-        // Records of earlier versions end here.
-        let (mut by, mut returns, mut verified) = (None, 0, Vec::new());
-        if !rest.is_empty() {
-            by = node(rest)?;
-            returns = rest.try_get_u8().ok()?;
-            for _ in 0..rest.try_get_u32().ok()? {
-                verified.push(rest.try_get_u32().ok()?);
-            }
-        }
         Some(Self {
             head,
             tail,
             payload,
-            owns_file,
-            received_ms,
-            expires_ms,
-            age_ms,
-            priority,
-            sent,
-            by,
-            returns,
-            verified,
+            owns_file: fields.flag()?,
+            received_ms: fields.u64()?,
+            expires_ms: fields.u64()?,
+            age_ms: fields.u64()?,
+            priority: fields.u8()?,
+            sent: (0..fields.u32()?).map(|_| eid(fields)?).collect::<Option<_>>()?,
+            by: eid(fields)?,
+            returns: fields.u8()?,
+            verified: (0..fields.u32()?).map(|_| fields.u32()).collect::<Option<_>>()?,
         })
     }
 }
 
-fn put(out: &mut BytesMut, bytes: &[u8]) {
-    out.put_u32(bytes.len() as u32);
-    out.put_slice(bytes);
+fn put_creation(out: &mut Writer, CreationTimestamp { time_ms, sequence }: CreationTimestamp) {
+    out.u64(time_ms);
+    out.u64(sequence);
 }
 
-fn take(rest: &mut Bytes) -> Option<Bytes> {
-    let len = rest.try_get_u32().ok()? as usize;
-    (len <= rest.len()).then(|| rest.split_to(len))
+fn creation(fields: &mut Reader) -> Option<CreationTimestamp> {
+    Some(CreationTimestamp { time_ms: fields.u64()?, sequence: fields.u64()? })
 }
 
-fn put_creation(out: &mut BytesMut, CreationTimestamp { time_ms, sequence }: CreationTimestamp) {
-    out.put_u64(time_ms);
-    out.put_u64(sequence);
+/// An endpoint or a node; an empty text if there is none.
+fn put_eid(out: &mut Writer, eid: Option<&Eid>) {
+    out.bytes(eid.map(Eid::to_string).unwrap_or_default().as_bytes());
 }
 
-fn creation(rest: &mut Bytes) -> Option<CreationTimestamp> {
-    let (time_ms, sequence) = (rest.try_get_u64().ok()?, rest.try_get_u64().ok()?);
-    Some(CreationTimestamp { time_ms, sequence })
-}
-
-/// Name of a node; empty if there is none.
-fn name(node: Option<&Eid>) -> Vec<u8> {
-    node.map(Eid::to_string).unwrap_or_default().into_bytes()
-}
-
-/// A node, or none.
-fn node(rest: &mut Bytes) -> Option<Option<Eid>> {
-    let text = take(rest)?;
-    if text.is_empty() { Some(None) } else { eid(&text).map(Some) }
-}
-
-fn maybe_u64(rest: &mut Bytes) -> Option<Option<u64>> {
-    let is_known = rest.try_get_u8().ok()? != 0;
-    let number = rest.try_get_u64().ok()?;
-    Some(is_known.then_some(number))
-}
-
-fn eid(text: &[u8]) -> Option<Eid> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+fn eid(fields: &mut Reader) -> Option<Option<Eid>> {
+    let text = fields.text()?;
+    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
 }

@@ -1,8 +1,8 @@
 //! Records of files being sent and joined.
 
-use engine::{Area, FileName, IndexRequest};
-use session::ranges::Ranges;
-use wire::cursor::Reader;
+use bytes::Bytes;
+use engine::{FileName, IndexRequest};
+use session::record::{Reader, Writer};
 
 use super::Joined;
 use crate::codec::bp7::Eid;
@@ -43,20 +43,18 @@ impl Sent {
     }
 
     pub(super) fn put(&self) -> IndexRequest {
-        let mut out = vec![VERSION];
-        let is_spooled = self.source.area() == Area::Spool;
-        out.push(u8::from(is_spooled));
-        for text in [self.source.path(), &self.name, &self.to.to_string()] {
-            put_text(&mut out, text);
-        }
+        let mut out = Writer::new(VERSION);
+        out.name(Some(&self.source));
+        out.bytes(self.name.as_bytes());
+        out.bytes(self.to.to_string().as_bytes());
         for number in [self.transfer, self.attempt, self.total, self.bundles] {
-            out.extend(number.to_be_bytes());
+            out.u64(number);
         }
-        let memory_of = self.memory_of.map(u64::from);
-        for number in [self.modified, self.part, self.next, self.started_ms, memory_of] {
-            put_option(&mut out, number);
+        for number in [self.modified, self.part, self.next, self.started_ms] {
+            out.option(number);
         }
-        IndexRequest::Put { key: self.key(), value: out.into() }
+        out.option(self.memory_of);
+        IndexRequest::Put { key: self.key(), value: out.finish() }
     }
 
     pub(super) fn removal(&self) -> IndexRequest {
@@ -70,32 +68,25 @@ impl Sent {
         self.bundles = 0;
     }
 
-    pub(super) fn decode(key: &str, value: &[u8]) -> Option<Self> {
+    pub(super) fn decode(key: &str, value: &Bytes) -> Option<Self> {
         key.strip_prefix(SENT)?;
-        let mut reader = Reader::new(value);
-        if reader.u8().ok()? != VERSION {
-            return None;
-        }
-        let is_spooled = reader.u8().ok()? != 0;
-        let path = text(&mut reader)?;
-        let source =
-            if is_spooled { FileName::spool(&path) } else { FileName::file(&path) }.ok()?;
+        let mut fields = Reader::new(VERSION, value)?;
         let sent = Self {
-            source,
-            name: text(&mut reader)?,
-            to: text(&mut reader)?.parse().ok()?,
-            transfer: reader.uint(8).ok()?,
-            attempt: reader.uint(8).ok()?,
-            total: reader.uint(8).ok()?,
-            bundles: reader.uint(8).ok()?,
-            modified: option(&mut reader)?,
-            part: option(&mut reader)?,
-            next: option(&mut reader)?,
-            started_ms: option(&mut reader)?,
-            memory_of: option(&mut reader)?.map(u32::try_from).transpose().ok()?,
+            source: fields.name()??,
+            name: fields.text()?,
+            to: fields.text()?.parse().ok()?,
+            transfer: fields.u64()?,
+            attempt: fields.u64()?,
+            total: fields.u64()?,
+            bundles: fields.u64()?,
+            modified: fields.option()?,
+            part: fields.option()?,
+            next: fields.option()?,
+            started_ms: fields.option()?,
+            memory_of: fields.option()?,
         };
         let is_sound = sent.next.is_none_or(|next| next <= sent.total) && sent.part != Some(0);
-        (is_sound && reader.is_empty() && sent.key() == key).then_some(sent)
+        (is_sound && fields.is_empty() && sent.key() == key).then_some(sent)
     }
 }
 
@@ -105,76 +96,42 @@ impl Joined {
     }
 
     pub(super) fn put(&self) -> IndexRequest {
-        let mut out = vec![VERSION];
+        let mut out = Writer::new(VERSION);
         for text in [&self.source, &self.name, self.named.as_deref().unwrap_or_default()] {
-            put_text(&mut out, text);
+            out.bytes(text.as_bytes());
         }
         for number in [self.transfer, self.total, self.order] {
-            out.extend(number.to_be_bytes());
+            out.u64(number);
         }
-        for (start, end) in self.there.iter() {
-            out.extend(start.to_be_bytes());
-            out.extend(end.to_be_bytes());
-        }
-        IndexRequest::Put { key: self.key(), value: out.into() }
+        out.ranges(&self.there);
+        IndexRequest::Put { key: self.key(), value: out.finish() }
     }
 
     pub(super) fn removal(&self) -> IndexRequest {
         IndexRequest::Remove { key: self.key() }
     }
 
-    pub(super) fn decode(key: &str, value: &[u8]) -> Option<Self> {
+    pub(super) fn decode(key: &str, value: &Bytes) -> Option<Self> {
         key.strip_prefix(JOINED)?;
-        let mut reader = Reader::new(value);
-        if reader.u8().ok()? != VERSION {
-            return None;
-        }
-        let (source, name) = (text(&mut reader)?, text(&mut reader)?);
-        let named = Some(text(&mut reader)?).filter(|named| !named.is_empty());
-        let mut joined = Self {
-            transfer: reader.uint(8).ok()?,
+        let mut fields = Reader::new(VERSION, value)?;
+        let (source, name, named) = (fields.text()?, fields.text()?, fields.text()?);
+        let joined = Self {
+            transfer: fields.u64()?,
             source,
             name,
-            total: reader.uint(8).ok()?,
-            there: Ranges::new(),
-            named,
-            order: reader.uint(8).ok()?,
+            total: fields.u64()?,
+            named: Some(named).filter(|named| !named.is_empty()),
+            order: fields.u64()?,
+            there: fields.ranges()?,
         };
-        while !reader.is_empty() {
-            let (start, end) = (reader.uint(8).ok()?, reader.uint(8).ok()?);
-            if start >= end || end > joined.total || !joined.there.would_add_range(start, end) {
-                return None;
-            }
-            joined.there.insert(start, end);
-        }
-        (joined.key() == key).then_some(joined)
+        let is_sound = joined.there.end() <= joined.total;
+        (is_sound && fields.is_empty() && joined.key() == key).then_some(joined)
     }
 }
 
 /// The record of a file as it is written again; for tests of untrusted input.
 #[must_use]
-pub fn reencoded(key: &str, value: &[u8]) -> Option<IndexRequest> {
+pub fn reencoded(key: &str, value: &Bytes) -> Option<IndexRequest> {
     let sent = Sent::decode(key, value).map(|sent| sent.put());
     sent.or_else(|| Joined::decode(key, value).map(|joined| joined.put()))
-}
-
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u64).to_be_bytes());
-    out.extend(text.as_bytes());
-}
-
-fn text(reader: &mut Reader<'_>) -> Option<String> {
-    let len = usize::try_from(reader.uint(8).ok()?).ok()?;
-    String::from_utf8(reader.take(len).ok()?.to_vec()).ok()
-}
-
-fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
-    out.push(u8::from(number.is_some()));
-    out.extend(number.unwrap_or_default().to_be_bytes());
-}
-
-fn option(reader: &mut Reader<'_>) -> Option<Option<u64>> {
-    let is_there = reader.u8().ok()? != 0;
-    let number = reader.uint(8).ok()?;
-    Some(is_there.then_some(number))
 }

@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
+use session::delivery::Step;
 use session::path::{Class, Path};
+use session::sum::Value;
 
 use super::{Phase, Receiver, Recorded};
 use crate::core::{Alarm, Core, Job, Task};
@@ -28,88 +30,62 @@ impl Receiver {
             self.next_request(core, now, 0);
             return;
         }
-        if self.spool.file().is_none() {
+        if self.delivery.spool.file().is_none() {
             return;
         }
-        if self.spool.was_longer_than(eof.size) {
+        if self.delivery.spool.was_longer_than(eof.size) {
             // An earlier run wrote beyond the end, which cannot be truncated.
             self.fatal(core, now, ConditionCode::FileSizeError);
             return;
         }
         if self.ranges.covered() < eof.size {
-            self.spool.sum_up(&mut core.shared, self.base.seat.handle, self.ranges.prefix());
+            self.summed_up(core, now);
             return;
         }
         self.complete_at = now;
-        self.phase = Phase::Verifying;
+        self.phase = Phase::Storing;
         self.base.disarm_protocol(core);
         self.base.disarm(core, Alarm::Journal);
-        self.spool.flush(&mut core.shared, self.base.seat.handle);
+        self.delivery.complete(&mut core.shared, self.base.seat.handle);
         self.summed_up(core, now);
     }
 
     /// Continues after a part of the checksum was computed.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
-        let handle = self.base.seat.handle;
-        self.spool.sum_up(&mut core.shared, handle, self.ranges.prefix());
-        let Some(eof) = self.eof.filter(|_| self.phase == Phase::Verifying) else { return };
-        let Some(checksum) = self.spool.checksum(eof.size) else { return };
+        let (handle, prefix) = (self.base.seat.handle, self.ranges.prefix());
+        let size = self.eof.map(|eof| eof.size);
+        let sum = self.delivery.verify(&mut core.shared, handle, prefix, size);
+        let (Some(eof), Some(sum)) = (self.eof, sum) else { return };
         let unchecked =
             self.metadata.as_ref().is_some_and(|m| m.checksum == crate::pdu::ChecksumType::Null);
-        if !unchecked && checksum != eof.checksum {
+        if !unchecked && sum != Value::Check(eof.checksum) {
             self.fault(core, now, ConditionCode::FileChecksumFailure);
-            if self.phase != Phase::Verifying {
+            if self.delivery.step() != Step::Verifying {
                 return;
             }
             self.outcome.condition = ConditionCode::FileChecksumFailure;
             self.outcome.fault_location = Some(EntityId(core.config.entity));
         }
-        self.phase = Phase::Syncing;
-        self.sync(core);
+        self.delivery.sync(&mut core.shared, handle);
     }
 
-    fn sync(&mut self, core: &mut Core) {
-        self.record.progress.sync(&mut core.shared, self.base.seat.handle, &self.spool);
-    }
-
-    /// Notes that written data is synced.
-    pub(super) fn synced(&mut self, core: &mut Core, now: Time) {
-        let is_syncing = self.record.progress.synced();
-        match self.phase {
-            Phase::Syncing if is_syncing => {}
-            Phase::Syncing => {
-                self.spool.close(&mut core.shared);
-                if !core.config.journal.enabled {
-                    self.install(core, now);
-                    return;
-                }
-                self.phase = Phase::Recording;
-                self.save(core);
-            }
-            Phase::Receiving => {
-                if self.record.progress.settle() {
-                    self.put_record(core);
-                }
-            }
-            Phase::Verifying
-            | Phase::Recording
-            | Phase::Installing
-            | Phase::Requests(_)
-            | Phase::Concluding
-            | Phase::Telling
-            | Phase::Done => self.record.progress.drop_syncing(),
+    /// Notes that the complete file is safely stored.
+    pub(super) fn stored(&mut self, core: &mut Core, now: Time) {
+        self.delivery.spool.close(&mut core.shared);
+        if core.config.journal.enabled {
+            self.put_record(core);
+        } else {
+            self.install(core, now);
         }
     }
 
     /// Notes that the last record is stored.
     pub(super) fn recorded(&mut self, core: &mut Core, now: Time) {
         match self.phase {
-            Phase::Recording => self.install(core, now),
+            Phase::Storing if self.delivery.step() == Step::Stored => self.install(core, now),
             Phase::Concluding => self.report_outcome(core, now),
             Phase::Receiving
-            | Phase::Verifying
-            | Phase::Syncing
-            | Phase::Installing
+            | Phase::Storing
             | Phase::Requests(_)
             | Phase::Telling
             | Phase::Done => {}
@@ -120,32 +96,30 @@ impl Receiver {
         let destination = self.metadata.as_ref().and_then(|metadata| metadata.destination.clone());
         let Some(to) = destination else {
             // The settings changed since the record was made, and refuse the name now.
-            self.installed(core, now, Some(&EffectError::NotAllowed));
+            self.not_installed(core, now);
             return;
         };
-        self.phase = Phase::Installing;
-        let request = engine::FilestoreRequest::Install { from: self.spool.name.clone(), to };
-        core.shared.filestore(self.base.seat.handle, Job::Install, request);
+        self.delivery.install(&mut core.shared, self.base.seat.handle, to);
     }
 
-    /// Notes that the file was renamed, or that the store refused it.
-    pub(super) fn installed(&mut self, core: &mut Core, now: Time, error: Option<&EffectError>) {
-        let done_before = self.installed_before && error == Some(&EffectError::NotFound);
-        if error.is_none() || done_before {
-            self.outcome.file_status = FileStatus::Retained;
-            if self.outcome.condition == ConditionCode::NoError {
-                self.outcome.delivery = DeliveryCode::Complete;
-                self.next_request(core, now, 0);
-            } else {
-                // The requests were meant for the complete file.
-                self.outcome.delivery = DeliveryCode::Incomplete;
-                self.refuse_requests(0);
-                self.conclude(core, now);
-            }
-            return;
+    /// Notes that the file was renamed.
+    pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
+        self.outcome.file_status = FileStatus::Retained;
+        if self.outcome.condition == ConditionCode::NoError {
+            self.outcome.delivery = DeliveryCode::Complete;
+            self.next_request(core, now, 0);
+        } else {
+            // The requests were meant for the complete file.
+            self.outcome.delivery = DeliveryCode::Incomplete;
+            self.refuse_requests(0);
+            self.conclude(core, now);
         }
+    }
+
+    /// Notes that the store refused to rename the file.
+    pub(super) fn not_installed(&mut self, core: &mut Core, now: Time) {
         core.stats.storage_errors += 1;
-        self.discard(core);
+        self.delivery.discard(&mut core.shared, self.base.seat.handle);
         self.outcome.condition = ConditionCode::FilestoreRejection;
         self.outcome.file_status = FileStatus::FilestoreRejection;
         self.outcome.fault_location = Some(EntityId(core.config.entity));
@@ -237,7 +211,7 @@ impl Receiver {
                 journal::encode_finished(order, &self.finished.pdu, &subject)
             };
             let key = journal::receiver_key(self.base.id());
-            self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });
+            self.base.record(core, &mut self.delivery.record, IndexRequest::Put { key, value });
         } else {
             self.report_outcome(core, now);
         }
@@ -289,7 +263,7 @@ impl Receiver {
 
     /// Handles a fault according to its handler (§4.8).
     pub(super) fn fault(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
-        if !matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing) {
+        if !self.is_open() {
             return;
         }
         let (id, progress) = (self.base.id(), self.ranges.covered());
@@ -327,7 +301,7 @@ impl Receiver {
                 if self.metadata.is_some() {
                     core.user.indicate(Indication::Displaced(self.base.id()));
                 }
-                self.discard(core);
+                self.delivery.discard(&mut core.shared, self.base.seat.handle);
                 self.close(core);
                 true
             }
@@ -336,34 +310,22 @@ impl Receiver {
                 self.close(core);
                 true
             }
-            Phase::Verifying
-            | Phase::Syncing
-            | Phase::Recording
-            | Phase::Installing
-            | Phase::Requests(_)
-            | Phase::Concluding
-            | Phase::Done => false,
+            Phase::Storing | Phase::Requests(_) | Phase::Concluding | Phase::Done => false,
         }
     }
 
     fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
         let (id, progress) = (self.base.id(), self.ranges.covered());
         core.user.indicate(Indication::Abandoned { id, condition, progress });
-        self.discard(core);
+        self.delivery.discard(&mut core.shared, self.base.seat.handle);
         self.close(core);
     }
 
     /// Cancels: the file is discarded, and the sender is notified by Finished.
     pub(crate) fn cancel(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
-        match self.phase {
-            Phase::Receiving | Phase::Verifying | Phase::Syncing => {}
+        if !self.is_open() {
             // Too late: the file is renamed, or about to be.
-            Phase::Recording
-            | Phase::Installing
-            | Phase::Requests(_)
-            | Phase::Concluding
-            | Phase::Telling
-            | Phase::Done => return,
+            return;
         }
         let location = EntityId(core.config.entity);
         self.cancelled(core, now, condition, Some(location));
@@ -392,59 +354,43 @@ impl Receiver {
         self.outcome.delivery = DeliveryCode::Incomplete;
         self.outcome.fault_location = location;
         let installable = self.metadata.as_ref().is_some_and(|m| m.destination.is_some())
-            && self.spool.file().is_some();
+            && self.delivery.spool.file().is_some();
         if core.config.keep_incomplete
             && installable
             && condition != ConditionCode::FilestoreRejection
         {
             self.complete_at = now;
-            self.spool.flush(&mut core.shared, self.base.seat.handle);
-            self.phase = Phase::Syncing;
-            self.sync(core);
+            self.phase = Phase::Storing;
+            self.delivery.sync(&mut core.shared, self.base.seat.handle);
             return;
         }
         self.outcome.file_status = match condition {
             ConditionCode::FilestoreRejection => FileStatus::FilestoreRejection,
             _ => FileStatus::Discarded,
         };
-        self.discard(core);
+        self.delivery.discard(&mut core.shared, self.base.seat.handle);
         self.complete_at = now;
         self.refuse_requests(0);
         self.conclude(core, now);
-    }
-
-    /// Deletes the working file.
-    pub(super) fn discard(&mut self, core: &mut Core) {
-        self.spool.abandon(&mut core.shared);
-        if self.spool.is_started() || self.record.slot.is_used() {
-            let request = engine::FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.shared.filestore(self.base.seat.handle, Job::Forget, request);
-        }
     }
 
     /// Ends the transaction.
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         self.finished.due = None;
-        self.spool.abandon(&mut core.shared);
+        self.delivery.leave(&mut core.shared);
         self.count_ranges(core, 0);
         let remembered = self.base.acknowledged() && !self.finished.pdu.is_empty();
-        if self.record.slot.is_used() && !remembered {
+        if self.delivery.record.is_used() && !remembered {
             let key = journal::receiver_key(self.base.id());
-            self.base.record(core, &mut self.record.slot, IndexRequest::Remove { key });
+            self.base.record(core, &mut self.delivery.record, IndexRequest::Remove { key });
         }
         self.phase = Phase::Done;
     }
 
     /// Saves the state of the transaction, with the last progress known to be synced.
     pub(super) fn save(&mut self, core: &mut Core) {
-        if !core.config.journal.enabled || self.record.restoring {
-            return;
-        }
-        if self.phase == Phase::Recording {
-            self.record.progress.complete(&self.ranges);
-            self.put_record(core);
-        } else {
+        if !self.record.restoring {
             self.save_progress(core);
         }
     }
@@ -454,34 +400,29 @@ impl Receiver {
         if !core.config.journal.enabled {
             return;
         }
-        self.record.progress.begin(&self.ranges);
-        self.spool.flush(&mut core.shared, self.base.seat.handle);
-        if self.spool.file().is_none() {
+        if !self.delivery.save(&mut core.shared, self.base.seat.handle, &self.ranges) {
             self.put_record(core);
-        } else if !self.record.progress.is_syncing() {
-            let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-            self.record.progress.sync_parts(shared, handle, &self.spool, &self.ranges);
         }
     }
 
-    fn put_record(&mut self, core: &mut Core) {
+    pub(super) fn put_record(&mut self, core: &mut Core) {
         if self.metadata_pdu.is_empty() && self.eof_pdu.is_empty() {
             // Only data arrived, which cannot be written without a Metadata PDU.
             return;
         }
         let record = ReceiverRecord {
-            decided: (self.phase == Phase::Recording).then_some(Decided {
+            decided: (self.delivery.step() == Step::Stored).then_some(Decided {
                 condition: self.outcome.condition,
                 fault_location: self.outcome.fault_location,
             }),
             metadata: self.metadata_pdu.clone(),
             eof: self.eof_pdu.clone(),
-            ranges: self.record.progress.safe().clone(),
+            ranges: self.delivery.recordable(&self.ranges),
         };
         self.record.submitted = Recorded::from_record(&record);
         let value: Bytes = journal::encode_receiver(&record);
         let key = journal::receiver_key(self.base.id());
-        self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });
+        self.base.record(core, &mut self.delivery.record, IndexRequest::Put { key, value });
     }
 }
 

@@ -1,11 +1,11 @@
 //! Events of a receiving transaction: directives, storage, timers, requests.
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileName, OpenMode, Time};
+use engine::{Completion, EffectError, FileName, Time};
 use session::Reason;
-use session::UnexpectedLength;
+use session::delivery::Event;
 use session::path::{Class, Clock};
-use session::storage::Storage as _;
+use session::sum::Sum;
 use session::timer::TICK;
 
 use super::{End, Metadata, Phase, Receiver, Round};
@@ -80,15 +80,11 @@ impl Receiver {
     fn open_file(&mut self, core: &mut Core) {
         let described = self.metadata.as_ref().filter(|described| described.destination.is_some());
         let Some(checksum) = described.map(|described| described.checksum) else { return };
-        if self.phase != Phase::Receiving || self.spool.is_started() {
+        if self.phase != Phase::Receiving || self.delivery.spool.is_started() {
             return;
         }
-        let (handle, safe) = (self.base.seat.handle, self.record.progress.safe());
-        let mode = match safe.len() {
-            0 => OpenMode::Truncate,
-            _ => OpenMode::Write,
-        };
-        self.spool.open(&mut core.shared, handle, checksum, mode, safe);
+        let sum = Sum::checksum(checksum);
+        self.delivery.open(&mut core.shared, self.base.seat.handle, sum);
     }
 
     /// Processes a Metadata PDU and indicates it. Returns whether its name is refused.
@@ -261,68 +257,56 @@ impl Receiver {
 
     /// Processes the result of an effect of this transaction.
     pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
-        match (job, answer) {
-            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
-                if self.phase != Phase::Receiving {
-                    core.shared.close(file);
-                    self.discard(core);
-                    return;
+        match job {
+            Job::Own(Task::Request) => self.request_done(core, now, answer),
+            Job::Own(Task::Journal) => {
+                if answer.is_err() {
+                    core.stats.record_errors += 1;
                 }
-                let handle = self.base.seat.handle;
-                self.spool.opened(&mut core.shared, handle, file, len, &mut self.ranges);
+                if self.base.recorded(core, &mut self.delivery.record) {
+                    self.record_is_there(answer.is_ok());
+                    self.recorded(core, now);
+                }
+            }
+            Job::Open
+            | Job::Read { .. }
+            | Job::Write { .. }
+            | Job::Sync
+            | Job::Install
+            | Job::Repair { .. }
+            | Job::Forget
+            | Job::Own(Task::Load | Task::Sequence(_) | Task::Operation(_)) => {
+                let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+                let event = self.delivery.on_done(shared, handle, &mut self.ranges, &job, answer);
+                if let Some(event) = event {
+                    self.on_delivery(core, now, &event);
+                }
+            }
+        }
+    }
+
+    fn on_delivery(&mut self, core: &mut Core, now: Time, event: &Event) {
+        match event {
+            Event::Opened => {
                 self.check_complete(core, now);
                 if self.phase == Phase::Receiving && self.eof.is_some() {
                     self.ask_after_eof(core, now);
                 }
             }
-            (Job::Write { cost }, answer) => {
-                self.spool.written();
-                core.shared.written(cost);
-                if answer.is_err() {
-                    self.storage_failed(core, now);
-                }
-            }
-            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
-                match self.spool.read_done(offset, len, bytes) {
-                    Ok(()) => self.summed_up(core, now),
-                    Err(UnexpectedLength) => self.storage_failed(core, now),
-                }
-            }
-            (Job::Sync, Ok(_)) => self.synced(core, now),
-            (Job::Install, answer) => self.installed(core, now, answer.err().as_ref()),
-            (Job::Own(Task::Request), answer) => self.request_done(core, now, answer),
-            (Job::Own(Task::Journal), answer) => {
-                if answer.is_err() {
-                    core.stats.record_errors += 1;
-                }
-                if self.base.recorded(core, &mut self.record.slot) {
-                    self.record_is_there(answer.is_ok());
-                    self.recorded(core, now);
-                }
-            }
-            (Job::Open | Job::Read { .. } | Job::Sync, _) => self.storage_failed(core, now),
-            (
-                Job::Repair { .. }
-                | Job::Forget
-                | Job::Own(Task::Load | Task::Sequence(_) | Task::Operation(_)),
-                _,
-            ) => {}
+            Event::Summed => self.summed_up(core, now),
+            Event::Saved => self.put_record(core),
+            Event::Stored => self.stored(core, now),
+            Event::Installed => self.installed(core, now),
+            Event::NotInstalled(_) => self.not_installed(core, now),
+            Event::Failed => self.storage_failed(core, now),
         }
     }
 
     fn storage_failed(&mut self, core: &mut Core, now: Time) {
         core.stats.storage_errors += 1;
-        match self.phase {
+        if self.is_open() {
             // Unwritten data is lost permanently, although it counts as received.
-            Phase::Receiving | Phase::Verifying | Phase::Syncing => {
-                self.fatal(core, now, ConditionCode::FilestoreRejection);
-            }
-            Phase::Recording
-            | Phase::Installing
-            | Phase::Requests(_)
-            | Phase::Concluding
-            | Phase::Telling
-            | Phase::Done => {}
+            self.fatal(core, now, ConditionCode::FilestoreRejection);
         }
     }
 
@@ -478,13 +462,7 @@ impl Receiver {
                 let limit = self.base.last_received + self.base.inactivity(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
             }
-            Phase::Verifying
-            | Phase::Syncing
-            | Phase::Recording
-            | Phase::Installing
-            | Phase::Requests(_)
-            | Phase::Concluding
-            | Phase::Done => {}
+            Phase::Storing | Phase::Requests(_) | Phase::Concluding | Phase::Done => {}
         }
         self.base.rearm_no_later(core, now, left);
     }

@@ -4,7 +4,7 @@ use session::ranges::Ranges;
 
 use super::super::core::Core;
 use super::super::keeping::{Keeping, Part};
-use super::{Phase, Receiver, Record};
+use super::{Phase, Receiver};
 
 impl Receiver {
     /// Durability of a received part of the transaction.
@@ -29,10 +29,10 @@ impl Receiver {
 
     /// Saves the progress now, unless that is under way or there is nothing new to save.
     pub(crate) fn keep(&mut self, core: &mut Core) {
-        let Record { slot, progress, submitted, .. } = &self.record;
-        let is_saving = progress.is_syncing() || slot.is_busy();
+        let (delivery, submitted) = (&self.delivery, &self.record.submitted);
+        let is_saving = delivery.is_saving() || delivery.record.is_busy();
         let is_new =
-            self.spool.file().is_some() && submitted.ranges.covered() < self.ranges.covered();
+            delivery.spool.file().is_some() && submitted.ranges.covered() < self.ranges.covered();
         if self.phase == Phase::Receiving && !is_saving && is_new {
             self.save_progress(core);
         }

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{FileName, Time};
-use session::journal::{Progress, Slot};
+use session::delivery::Delivery;
 use session::path::{Burst, Class, Turn};
 use session::ranges::Ranges;
-use session::spool::Spool;
 use session::timer::{TICK, Timer};
 
 use self::nak::{NakState, Round};
@@ -48,7 +47,7 @@ pub(crate) struct Receiver {
     ranges: Ranges,
     /// Number of ranges included in the entity's total.
     ranges_counted: usize,
-    spool: Spool,
+    delivery: Delivery,
     nak: NakState,
     phase: Phase,
     /// Due ACK of an EOF, and its time.
@@ -59,8 +58,6 @@ pub(crate) struct Receiver {
     keep_alive_due: bool,
     checks: u32,
     record: Record,
-    /// Whether an earlier run was renaming the file, and perhaps did.
-    installed_before: bool,
     outcome: Outcome,
     /// Arrival of the last byte, to model a slow host.
     complete_at: Time,
@@ -112,14 +109,8 @@ impl End {
 enum Phase {
     /// Data is missing.
     Receiving,
-    /// Complete; the checksum is being computed.
-    Verifying,
-    /// Syncing the file.
-    Syncing,
-    /// Storing the record of the complete file.
-    Recording,
-    /// Renaming the file.
-    Installing,
+    /// Complete; the file is being verified, stored, recorded and renamed.
+    Storing,
     /// Carrying out filestore requests; this one is next.
     Requests(usize),
     /// Storing the record of the outcome.
@@ -130,11 +121,9 @@ enum Phase {
     Done,
 }
 
-/// Record of a reception, and the progress in it.
+/// Record of a reception.
 #[derive(Debug, Default)]
 struct Record {
-    slot: Slot,
-    progress: Progress,
     /// Whether the state being restored is saved already.
     restoring: bool,
     /// Whether the timer that saves the progress is armed.
@@ -164,7 +153,7 @@ impl Receiver {
     pub(crate) fn new(base: Base, core: &mut Core, now: Time) -> Self {
         let id = base.id();
         let name = format!("{SPOOL_PREFIX}{}-{}", id.source, id.sequence);
-        let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
+        let working = FileName::spool(&name).expect("digits and dashes are a name");
         let mut receiver = Self {
             base,
             metadata: None,
@@ -173,7 +162,7 @@ impl Receiver {
             eof_pdu: Vec::new(),
             ranges: Ranges::new(),
             ranges_counted: 0,
-            spool,
+            delivery: Delivery::new(working),
             nak: NakState::default(),
             phase: Phase::Receiving,
             ack_due: None,
@@ -182,7 +171,6 @@ impl Receiver {
             keep_alive_due: false,
             checks: 0,
             record: Record::default(),
-            installed_before: false,
             outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
             is_displaced: false,
@@ -194,7 +182,7 @@ impl Receiver {
 
     /// Resumes a reception of an earlier run.
     pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
-        self.record.slot.mark_used();
+        self.delivery.record.mark_used();
         let received = record.ranges.covered() as usize + record.metadata.len() + record.eof.len();
         self.base.credit.earn(received);
         core.shared.places.gained(self.base.seat.handle, record.ranges.covered());
@@ -202,7 +190,7 @@ impl Receiver {
         self.record.recorded = self.record.submitted.clone();
         self.ranges = record.ranges;
         self.count_ranges(core, self.ranges.len());
-        self.record.progress = Progress::restored(self.ranges.clone());
+        self.delivery.resume(self.ranges.clone());
         let metadata = match Pdu::decode(&record.metadata) {
             Ok(Pdu { body: Body::Metadata(metadata), .. }) => Some(metadata),
             Ok(_) | Err(_) => None,
@@ -217,7 +205,8 @@ impl Receiver {
             self.eof_pdu.clone_from(&record.eof);
             self.outcome.condition = decided.condition;
             self.outcome.fault_location = decided.fault_location;
-            self.installed_before = true;
+            self.delivery.resume_installing();
+            self.phase = Phase::Storing;
             self.complete_at = now;
             self.install(core, now);
             return;
@@ -245,12 +234,12 @@ impl Receiver {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.phase == Phase::Done && !self.record.slot.is_busy()
+        self.phase == Phase::Done && !self.delivery.record.is_busy()
     }
 
     /// Whether it may still be cancelled.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing)
+        self.phase == Phase::Receiving || self.phase == Phase::Storing && !self.delivery.is_stored()
     }
 
     /// Whether it was removed to make room for another: its number may begin again.
@@ -397,11 +386,11 @@ impl Receiver {
     /// Takes data that was not received before, not even in part.
     #[inline]
     fn accept(&mut self, core: &mut Core, offset: u64, data: &[u8]) -> bool {
-        if !self.spool.append(&mut core.shared, self.base.seat.handle, offset, data) {
-            self.no_room(core);
+        let (shared, seat) = (&mut core.shared, &self.base.seat);
+        if !self.delivery.append(shared, seat, &mut self.ranges, offset, data) {
+            Self::no_room(core);
             return false;
         }
-        self.ranges.insert(offset, offset + data.len() as u64);
         if self.ranges.len() != self.ranges_counted {
             self.count_ranges(core, self.ranges.len());
         }
@@ -415,13 +404,10 @@ impl Receiver {
     }
 
     /// Counts data that is dropped because the store is behind, and requested later.
-    fn no_room(&mut self, core: &mut Core) {
+    fn no_room(core: &mut Core) {
         core.stats.data_dropped += 1;
         if core.shared.became_full() {
             core.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
-        }
-        if let Some(path) = self.base.seat.path.filter(|_| self.spool.is_writing()) {
-            core.shared.pause(path);
         }
     }
 
@@ -429,7 +415,7 @@ impl Receiver {
         if self.eof.is_some() {
             self.check_complete(core, now);
         } else if core.config.journal.enabled {
-            if self.record.progress.is_due(&self.ranges, core.config.journal) {
+            if self.delivery.is_save_due(&self.ranges, core.config.journal) {
                 self.save_progress(core);
             } else if !self.record.alarmed {
                 self.record.alarmed = true;
@@ -558,11 +544,7 @@ impl Receiver {
         let state = match self.phase {
             _ if self.base.is_suspended() => State::Suspended,
             Phase::Receiving => State::Transferring,
-            Phase::Verifying
-            | Phase::Syncing
-            | Phase::Recording
-            | Phase::Installing
-            | Phase::Requests(_) => State::Completing,
+            Phase::Storing | Phase::Requests(_) => State::Completing,
             Phase::Concluding | Phase::Telling | Phase::Done => State::Closing,
         };
         let name = |name: fn(&Metadata) -> &String| {
@@ -585,7 +567,7 @@ impl Receiver {
     /// Bytes of memory used, except for file data.
     pub(crate) fn memory(&self) -> usize {
         self.ranges.len() * 2 * size_of::<u64>()
-            + self.record.progress.memory()
+            + self.delivery.memory()
             + self.metadata_pdu.len() * 2
             + self.eof_pdu.len()
             + self.finished.pdu.len()
@@ -599,7 +581,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this entity.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(&mut core.shared, self.base.seat.handle);
+            self.delivery.spool.flush(&mut core.shared, self.base.seat.handle);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Session whose block is passed to the user unchanged, for an engine [of
 //! blocks](crate::Node::of_blocks).
 
-use engine::{OpenMode, Time};
-use session::ranges::Ranges;
+use engine::Time;
 
 use super::super::core::{Alarm, Core};
 use super::super::indication::{Block, BlockContent};
@@ -23,15 +22,12 @@ impl Receiver {
         let Sink::Block(block) = &mut self.sink else { return };
         let block = std::mem::take(block);
         core.units -= block.len();
-        let handle = self.base.seat.handle;
-        let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
+        let (shared, seat) = (&mut core.shared, &self.base.seat);
         let mut filing = Box::new(Filing::new(self.peer.session));
-        filing.spool.open_summed(&mut core.shared, handle, None, mode, &nothing);
+        filing.delivery.open(shared, seat.handle, None);
         for (start, end) in std::mem::take(&mut self.ranges).iter() {
             let part = &block[start as usize..end as usize];
-            if filing.spool.append(&mut core.shared, handle, start, part) {
-                self.ranges.insert(start, end);
-            }
+            filing.delivery.append(shared, seat, &mut self.ranges, start, part);
         }
         self.sink = Sink::File(filing);
     }
@@ -48,14 +44,14 @@ impl Receiver {
     /// Hands over a complete block in a synced working file.
     pub(super) fn hand_over_file(&mut self, core: &mut Core) {
         let Sink::File(filing) = &mut self.sink else { return };
-        filing.spool.close(&mut core.shared);
+        filing.delivery.spool.close(&mut core.shared);
         let len = filing.file().map_or(0, |file| file.size);
-        let content = BlockContent::File(filing.spool.name.clone(), len);
+        let content = BlockContent::File(filing.delivery.spool.name.clone(), len);
         self.hand_over(core, content);
     }
 
     fn hand_over(&mut self, core: &mut Core, content: BlockContent) {
-        self.phase = Phase::Installing;
+        self.phase = Phase::Offered;
         let (id, service, path) = (self.peer.session, self.service, self.base.seat.path);
         if let Some(blocks) = &mut core.blocks {
             blocks.push_back(Block { id, service, path, content });
@@ -64,7 +60,7 @@ impl Receiver {
 
     /// Processes the user's acceptance of the block.
     pub(crate) fn accepted(&mut self, core: &mut Core, now: Time) {
-        if core.blocks.is_some() && self.phase == Phase::Installing {
+        if self.phase == Phase::Offered {
             self.installed(core, now);
         }
     }

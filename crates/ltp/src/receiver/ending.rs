@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use engine::{FilestoreRequest, Time};
+use engine::Time;
 use session::path::Class;
 
-use super::super::core::{Alarm, Core, Job};
+use super::super::core::{Alarm, Core};
 use super::super::indication::{Cause, Failure, Finished, Indication};
 use super::super::transport::flow::{Outcome, Shape};
 use super::sink::Sink;
@@ -30,7 +30,7 @@ impl Receiver {
                 }
                 (Ok(()), Sink::Relay(transit)) => Outcome::Kept {
                     flow,
-                    file: transit.spool.release(),
+                    file: transit.delivery.spool.release(),
                     shape: Shape {
                         parts: self.ranges.clone(),
                         end: self.extent.end,
@@ -83,9 +83,8 @@ impl Receiver {
                 self.fail(core, Failure { cause: Some(Cause::Silence), ..failure });
             }
             Phase::Telling => self.close(core),
-            Phase::Verifying
-            | Phase::Syncing
-            | Phase::Installing
+            Phase::Storing
+            | Phase::Offered
             | Phase::Cancelling { .. }
             | Phase::Closing
             | Phase::Done => {}
@@ -97,19 +96,15 @@ impl Receiver {
         self.cancel_ack_due = true;
         self.base.want(&mut core.shared, Class::Control);
         match self.phase {
-            Phase::Receiving | Phase::Verifying | Phase::Syncing => {
-                self.finished(core, Err(Failure::new(End::Sender, reason)));
-                self.discard(core);
-                self.phase = Phase::Closing;
-            }
-            // The block was not accepted yet.
-            Phase::Installing if core.blocks.is_some() => {
-                self.finished(core, Err(Failure::new(End::Sender, reason)));
-                self.discard(core);
-                self.phase = Phase::Closing;
-            }
             // Too late: the file has its name, or is about to.
-            Phase::Installing | Phase::Done | Phase::Closing => {}
+            Phase::Storing if self.is_stored() => {}
+            // An offered block was not accepted yet.
+            Phase::Receiving | Phase::Storing | Phase::Offered => {
+                self.finished(core, Err(Failure::new(End::Sender, reason)));
+                self.discard(core);
+                self.phase = Phase::Closing;
+            }
+            Phase::Done | Phase::Closing => {}
             Phase::Telling | Phase::Cancelling { .. } => self.phase = Phase::Closing,
         }
     }
@@ -129,7 +124,7 @@ impl Receiver {
     pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
         let reason = failure.reason;
         match self.phase {
-            Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {}
+            Phase::Receiving | Phase::Storing | Phase::Offered => {}
             Phase::Telling | Phase::Cancelling { .. } | Phase::Closing | Phase::Done => return,
         }
         self.finished(core, Err(failure));
@@ -148,30 +143,25 @@ impl Receiver {
     pub(super) fn discard(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
         self.reporting.clear();
-        self.abandon_spool(core);
-        self.remove(core);
+        if let Some(delivery) = self.sink.delivery_mut() {
+            delivery.discard(&mut core.shared, self.base.seat.handle);
+        }
         if self.sink.relay().is_some_and(|relay| relay.is_recorded) {
             core.remove_record(self.peer.session);
         }
     }
 
-    pub(super) fn remove(&mut self, core: &mut Core) {
-        let Some(spool) = self.sink.spool().filter(|spool| spool.is_started()) else { return };
-        let request = FilestoreRequest::DenyFile(spool.name.clone());
-        core.shared.filestore(self.base.seat.handle, Job::Forget, request);
-    }
-
     pub(super) fn close(&mut self, core: &mut Core) {
         self.mark.clear(core, self.peer.session);
         self.base.disarm_all(&mut core.shared);
-        self.abandon_spool(core);
+        self.leave(core);
         self.phase = Phase::Done;
     }
 
     /// Closes the working file and discards data not handed to the store.
-    pub(super) fn abandon_spool(&mut self, core: &mut Core) {
-        if let Some(spool) = self.sink.spool_mut() {
-            spool.abandon(&mut core.shared);
+    pub(super) fn leave(&mut self, core: &mut Core) {
+        if let Some(delivery) = self.sink.delivery_mut() {
+            delivery.leave(&mut core.shared);
         }
     }
 }

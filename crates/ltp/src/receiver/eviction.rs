@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use engine::{OpenMode, Time};
-use session::ranges::Ranges;
+use engine::Time;
+use session::sum::Sum;
 use wire::checksum::ChecksumType;
 
 use super::super::core::Core;
@@ -42,12 +42,10 @@ impl Receiver {
             return;
         }
         let Sink::File(filing) = &mut self.sink else { return };
-        if filing.spool.is_started() {
-            return;
+        if !filing.delivery.spool.is_started() {
+            let sum = Sum::checksum(ChecksumType::Crc32c);
+            filing.delivery.open(&mut core.shared, self.base.seat.handle, sum);
         }
-        let (handle, mode) = (self.base.seat.handle, OpenMode::Truncate);
-        let nothing = Ranges::new();
-        filing.spool.open(&mut core.shared, handle, ChecksumType::Crc32c, mode, &nothing);
     }
 
     /// Silence of a session of at most two segments whose reports were not acknowledged; `None` for
@@ -84,14 +82,10 @@ impl Receiver {
             }
             Phase::Receiving => self.evict(core),
             // The user has not accepted the block.
-            Phase::Installing if core.blocks.is_some() => self.evict(core),
+            Phase::Offered => self.evict(core),
             // A sender that still waits gets the reply from memory.
             Phase::Telling | Phase::Cancelling { .. } => self.close(core),
-            Phase::Verifying
-            | Phase::Syncing
-            | Phase::Installing
-            | Phase::Closing
-            | Phase::Done => return false,
+            Phase::Storing | Phase::Closing | Phase::Done => return false,
         }
         true
     }
@@ -109,7 +103,7 @@ impl Receiver {
     /// Forgets a half-open session silently: the peer's next segment starts it again.
     pub(crate) fn give_way(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
-        self.abandon_spool(core);
+        self.leave(core);
         self.phase = Phase::Done;
     }
 }

@@ -1,9 +1,10 @@
 //! Session that receives into a working file: its checks, and the steps until it is safely stored.
 
-use engine::{FileId, FileName, FilestoreRequest, Time};
-use session::storage::Storage as _;
+use engine::{FileName, Time};
+use session::delivery::Event;
+use session::sum::Value;
 
-use super::super::core::{Alarm, Core, Job};
+use super::super::core::{Alarm, Core};
 use super::super::indication::{Cause, Failure, Indication, PeerError};
 use super::super::marks;
 use super::sink::Sink;
@@ -27,14 +28,12 @@ impl Receiver {
         let whole = self.extent.end.filter(|end| self.ranges.gaps(0, *end).next().is_none());
         if whole.is_none() {
             if is_open && self.extent.end.is_some() {
-                self.sum_up(core, u64::MAX);
+                self.verify(core, u64::MAX);
             }
             let is_recorded = self.sink.relay().is_some_and(|relay| relay.is_recorded);
-            let is_new = !self.is_safe && self.syncs == 0 && !is_recorded;
-            if self.red_is_here() && self.extent.is_mixed() && is_new {
+            if self.red_is_here() && self.extent.is_mixed() && !self.is_safe && !is_recorded {
                 // Green data may arrive late or never; the red part is stored without it.
-                self.flush_spool(core);
-                self.sync(core);
+                self.save(core);
             }
             return;
         }
@@ -45,50 +44,51 @@ impl Receiver {
             self.keep_all(core);
             return;
         }
-        self.phase = Phase::Verifying;
+        self.phase = Phase::Storing;
         self.base.disarm(&mut core.shared, Alarm::Inactivity);
-        self.flush_spool(core);
+        if let Some(delivery) = self.sink.delivery_mut() {
+            delivery.complete(&mut core.shared, self.base.seat.handle);
+        }
         self.summed_up(core);
     }
 
-    /// Notes that the working file is open.
-    pub(super) fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
-        let handle = self.base.seat.handle;
-        let described = match &self.sink {
-            Sink::File(filing) => filing.described(),
-            Sink::Units(_) | Sink::Block(_) | Sink::Relay(_) => None,
-        };
-        if let Some(spool) = self.sink.spool_mut() {
-            spool.opened(&mut core.shared, handle, file, len, &mut self.ranges);
-        }
-        if let Some((start, end)) = described {
-            self.ranges.insert(start, end);
-        }
-        self.check_complete(core);
-    }
-
-    /// Writes collected data to the store.
-    pub(super) fn flush_spool(&mut self, core: &mut Core) {
-        if let Some(spool) = self.sink.spool_mut() {
-            spool.flush(&mut core.shared, self.base.seat.handle);
-        }
-    }
-
-    /// Computes the checksum of the working file, up to `most` bytes of it.
-    fn sum_up(&mut self, core: &mut Core, most: u64) {
-        let until = self.ranges.prefix().min(most);
-        if let Some(spool) = self.sink.spool_mut() {
-            spool.sum_up(&mut core.shared, self.base.seat.handle, until);
+    /// Processes the completion of an effect on the working file.
+    pub(super) fn on_delivery(&mut self, core: &mut Core, now: Time, event: &Event) {
+        match (event, &self.sink) {
+            (Event::Opened, sink) => {
+                let described = match sink {
+                    Sink::File(filing) => filing.described(),
+                    Sink::Units(_) | Sink::Block(_) | Sink::Relay(_) => None,
+                };
+                if let Some((start, end)) = described {
+                    self.ranges.insert(start, end);
+                }
+                self.check_complete(core);
+            }
+            (Event::Summed, _) => self.summed_up(core),
+            (Event::Saved | Event::Stored, Sink::Relay(_)) => self.write_down(core),
+            (Event::Saved, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.safe(core),
+            (Event::Stored, Sink::File(_)) if core.blocks.is_some() => self.hand_over_file(core),
+            (Event::Stored, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.install(core),
+            (Event::Installed, _) => self.installed(core, now),
+            (Event::NotInstalled(_) | Event::Failed, _) => self.storage_failed(core),
         }
     }
 
-    pub(super) fn sync(&mut self, core: &mut Core) {
-        let Some(file) = self.sink.open_file() else { return };
-        self.syncs += 1;
-        if let Some(relay) = self.sink.relay_mut() {
-            relay.synced = self.ranges.clone();
+    /// Syncs the data received so far.
+    fn save(&mut self, core: &mut Core) {
+        let delivery = self.sink.delivery_mut();
+        if let Some(delivery) = delivery.filter(|delivery| !delivery.is_saving()) {
+            delivery.save(&mut core.shared, self.base.seat.handle, &self.ranges);
         }
-        core.shared.sync(self.base.seat.handle, file);
+    }
+
+    /// Computes the checksum of the working file, whose content has `content` bytes. Returns it
+    /// once all of it is computed.
+    fn verify(&mut self, core: &mut Core, content: u64) -> Option<Value> {
+        let prefix = self.ranges.prefix().min(content);
+        let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+        self.sink.delivery_mut()?.verify(shared, handle, prefix, Some(content))
     }
 
     /// Continues after a part of the checksum was computed.
@@ -98,18 +98,13 @@ impl Receiver {
             Sink::Units(_) | Sink::Block(_) | Sink::Relay(_) => None,
         };
         let Some(content) = content else { return };
-        self.sum_up(core, content);
-        if self.phase != Phase::Verifying {
-            return;
-        }
+        let Some(sum) = self.verify(core, content) else { return };
         let Sink::File(filing) = &mut self.sink else { return };
-        match filing.check(&core.config.format, content) {
-            Some(Ok(())) => {
-                self.phase = Phase::Syncing;
-                self.sync(core);
+        match filing.check(&core.config.format, content, sum) {
+            Ok(()) => {
+                filing.delivery.sync(&mut core.shared, self.base.seat.handle);
             }
-            Some(Err(error)) => self.refuse(core, error),
-            None => {}
+            Err(error) => self.refuse(core, error),
         }
     }
 
@@ -124,31 +119,6 @@ impl Receiver {
         self.fail(core, Failure { cause: Some(Cause::Store), ..failure });
     }
 
-    pub(super) fn synced(&mut self, core: &mut Core) {
-        self.syncs = self.syncs.saturating_sub(1);
-        match (self.phase, &self.sink) {
-            (Phase::Syncing, _) if self.syncs > 0 => {}
-            (Phase::Syncing, Sink::Relay(_)) => {
-                self.phase = Phase::Installing;
-                self.write_down(core);
-            }
-            (Phase::Syncing, Sink::File(_)) if core.blocks.is_some() => self.hand_over_file(core),
-            (Phase::Syncing, Sink::File(_)) => self.install(core),
-            (Phase::Receiving, Sink::Relay(_)) => self.write_down(core),
-            (Phase::Receiving, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.safe(core),
-            (Phase::Syncing, Sink::Units(_) | Sink::Block(_))
-            | (
-                Phase::Verifying
-                | Phase::Installing
-                | Phase::Telling
-                | Phase::Cancelling { .. }
-                | Phase::Closing
-                | Phase::Done,
-                _,
-            ) => {}
-        }
-    }
-
     /// Gives the file its name.
     fn install(&mut self, core: &mut Core) {
         let Sink::File(filing) = &mut self.sink else { return };
@@ -157,10 +127,7 @@ impl Receiver {
             self.cancel(core, CancelReason::Unreachable);
             return;
         };
-        self.phase = Phase::Installing;
-        filing.spool.close(&mut core.shared);
-        let request = FilestoreRequest::Install { from: filing.spool.name.clone(), to };
-        core.shared.filestore(self.base.seat.handle, Job::Install, request);
+        filing.delivery.install(&mut core.shared, self.base.seat.handle, to);
     }
 
     /// Notes that the red part is safely stored, and replies to waiting checkpoints.

@@ -1,10 +1,10 @@
 //! Session that receives a block for another engine (LTP-T): it is stored, and forwarded
 //! meanwhile.
 
-use engine::{IndexRequest, OpenMode, Time};
+use engine::{IndexRequest, Time};
 use session::Base;
+use session::delivery::Delivery;
 use session::ranges::Ranges;
-use session::spool::Spool;
 
 use super::super::core::{Alarm, Core, Job, Peer, Task};
 use super::super::transport::flow::{Relay, Seq, Shape};
@@ -25,11 +25,10 @@ impl Receiver {
         flow: Seq,
         relay: Relay,
     ) -> Self {
-        let mut spool = Spool::new(record::file(peer.session));
-        let (handle, mode, nothing) = (base.seat.handle, OpenMode::Truncate, Ranges::new());
-        spool.open_summed(&mut core.shared, handle, None, mode, &nothing);
+        let mut delivery = Delivery::new(record::file(peer.session));
+        delivery.open(&mut core.shared, base.seat.handle, None);
         let service = relay.service;
-        let sink = Sink::Relay(Box::new(Transit { spool, relay }));
+        let sink = Sink::Relay(Box::new(Transit { delivery, relay }));
         let mut receiver = Self::with(base, peer, core, service, sink);
         receiver.flow = Some(flow);
         receiver.begin(core, now)
@@ -52,8 +51,8 @@ impl Receiver {
         let news = match &mut self.sink {
             Sink::Relay(transit) => News {
                 fresh: std::mem::take(&mut transit.relay.fresh),
-                file: transit.spool.file(),
-                unwritten: transit.spool.unwritten(),
+                file: transit.delivery.spool.file(),
+                unwritten: transit.delivery.spool.unwritten(),
                 total,
                 last: transit.relay.last.clone(),
             },
@@ -67,11 +66,12 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this engine. Returns whether
     /// there was any.
     pub(crate) fn flush(&mut self, core: &mut Core) -> bool {
-        let (start, end) = self.sink.spool().map_or((0, 0), Spool::unwritten);
+        let Some(delivery) = self.sink.delivery_mut() else { return false };
+        let (start, end) = delivery.spool.unwritten();
         if self.phase != Phase::Receiving || start == end {
             return false;
         }
-        self.flush_spool(core);
+        delivery.spool.flush(&mut core.shared, self.base.seat.handle);
         true
     }
 
@@ -79,24 +79,26 @@ impl Receiver {
     pub(super) fn keep_all(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.shared, Alarm::Inactivity);
         self.extent.fix_end();
-        self.phase = Phase::Syncing;
-        self.flush_spool(core);
-        self.sync(core);
+        self.phase = Phase::Storing;
+        if let Some(delivery) = self.sink.delivery_mut() {
+            delivery.sync(&mut core.shared, self.base.seat.handle);
+        }
     }
 
     /// Records the route of a synced block for another engine, so that a restarted engine can
     /// forward it.
     pub(super) fn write_down(&mut self, core: &mut Core) {
-        let Some(relay) = self.sink.relay_mut() else { return };
+        let Sink::Relay(transit) = &mut self.sink else { return };
         // Green data is not promised to anyone.
         if !core.config.journal || self.extent.red == Some(0) {
             self.written_down(core);
             return;
         }
+        let Transit { delivery, relay } = &mut **transit;
         relay.is_recorded = true;
         let shape = Shape {
             // Later data is not stored safely yet.
-            parts: std::mem::take(&mut relay.synced),
+            parts: delivery.recordable(&self.ranges),
             end: self.extent.end,
             red: self.extent.red.unwrap_or_default(),
             last: relay.last.clone(),
@@ -109,9 +111,9 @@ impl Receiver {
     pub(super) fn written_down(&mut self, core: &mut Core) {
         match self.phase {
             Phase::Receiving => self.safe(core),
-            Phase::Installing => self.installed(core, core.now),
-            Phase::Verifying
-            | Phase::Syncing
+            Phase::Storing if self.is_stored() => self.installed(core, core.now),
+            Phase::Storing
+            | Phase::Offered
             | Phase::Telling
             | Phase::Cancelling { .. }
             | Phase::Closing
@@ -128,9 +130,7 @@ impl Receiver {
     /// Forgets the session silently, because the sender restarted the transfer.
     pub(crate) fn supersede(&mut self, core: &mut Core) {
         match self.phase {
-            Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {
-                self.discard(core);
-            }
+            Phase::Receiving | Phase::Storing | Phase::Offered => self.discard(core),
             Phase::Telling | Phase::Cancelling { .. } | Phase::Closing | Phase::Done => {}
         }
         self.close(core);

@@ -459,9 +459,8 @@ impl Receiver {
             }
             Phase::Telling => backed_off(timer, silence.reply, attempts, STEADY_UNPROVEN),
             Phase::Receiving
-            | Phase::Verifying
-            | Phase::Syncing
-            | Phase::Installing
+            | Phase::Storing
+            | Phase::Offered
             | Phase::Cancelling { .. }
             | Phase::Closing
             | Phase::Done => {

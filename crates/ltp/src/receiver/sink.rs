@@ -1,7 +1,8 @@
 //! Destination of a received block.
 
 use engine::FileId;
-use session::spool::Spool;
+use session::delivery::Delivery;
+use session::sum::Value;
 
 use super::super::config::Format;
 use super::super::file::Description;
@@ -26,7 +27,7 @@ pub(super) enum Sink {
 /// File being received.
 #[derive(Debug)]
 pub(super) struct Filing {
-    pub(super) spool: Spool,
+    pub(super) delivery: Delivery,
     /// Description of the file, and its offset.
     description: Option<(u64, Vec<u8>)>,
     file: Option<Description>,
@@ -35,32 +36,32 @@ pub(super) struct Filing {
 /// Block for another engine.
 #[derive(Debug)]
 pub(super) struct Transit {
-    pub(super) spool: Spool,
+    pub(super) delivery: Delivery,
     pub(super) relay: Relay,
 }
 
 impl Sink {
-    /// Working file.
-    pub(super) fn spool(&self) -> Option<&Spool> {
+    /// Delivery of a block in a working file.
+    pub(super) fn delivery(&self) -> Option<&Delivery> {
         match self {
-            Self::File(filing) => Some(&filing.spool),
-            Self::Relay(transit) => Some(&transit.spool),
+            Self::File(filing) => Some(&filing.delivery),
+            Self::Relay(transit) => Some(&transit.delivery),
             Self::Units(_) | Self::Block(_) => None,
         }
     }
 
-    /// Working file, for writing.
-    pub(super) fn spool_mut(&mut self) -> Option<&mut Spool> {
+    /// Delivery of a block in a working file, mutable.
+    pub(super) fn delivery_mut(&mut self) -> Option<&mut Delivery> {
         match self {
-            Self::File(filing) => Some(&mut filing.spool),
-            Self::Relay(transit) => Some(&mut transit.spool),
+            Self::File(filing) => Some(&mut filing.delivery),
+            Self::Relay(transit) => Some(&mut transit.delivery),
             Self::Units(_) | Self::Block(_) => None,
         }
     }
 
     /// Working file, once open.
     pub(super) fn open_file(&self) -> Option<FileId> {
-        self.spool().and_then(Spool::file)
+        self.delivery().and_then(|delivery| delivery.spool.file())
     }
 
     /// Description of the file, once complete.
@@ -100,18 +101,21 @@ impl Sink {
         match self {
             Self::File(filing) => size_of::<Filing>() + filing.memory(),
             Self::Units(block) | Self::Block(block) => block.len(),
-            Self::Relay(transit) => size_of::<Transit>() + transit.relay.memory(),
+            Self::Relay(transit) => {
+                size_of::<Transit>() + transit.relay.memory() + transit.delivery.memory()
+            }
         }
     }
 }
 
 impl Filing {
     pub(super) fn new(session: SessionId) -> Self {
-        Self { spool: Spool::new(marks::spool_name(session)), description: None, file: None }
+        let delivery = Delivery::new(marks::spool_name(session));
+        Self { delivery, description: None, file: None }
     }
 
     fn memory(&self) -> usize {
-        self.description.as_ref().map_or(0, |(_, bytes)| bytes.len())
+        self.delivery.memory() + self.description.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 
     /// Stores a part of the description at offset `at`.
@@ -134,9 +138,14 @@ impl Filing {
         self.description.as_ref().map(|(at, _)| *at).or(end)
     }
 
-    /// Checks a file of `content` bytes against its description, once its checksum is computed.
-    pub(super) fn check(&mut self, format: &Format, content: u64) -> Option<Result<(), PeerError>> {
-        let checksum = self.spool.checksum(content)?;
+    /// Checks a file of `content` bytes with this checksum against its description.
+    pub(super) fn check(
+        &mut self,
+        format: &Format,
+        content: u64,
+        sum: Value,
+    ) -> Result<(), PeerError> {
+        let checksum = sum.check().unwrap_or_default();
         let file = match format {
             Format::Raw { name } => {
                 Some(Description { name: name.clone(), size: content, checksum })
@@ -145,11 +154,11 @@ impl Filing {
                 self.description.as_ref().and_then(|(_, bytes)| Description::decode(bytes))
             }
         };
-        let Some(file) = file else { return Some(Err(PeerError::NotDescribed)) };
+        let file = file.ok_or(PeerError::NotDescribed)?;
         if file.size != content || file.checksum != checksum {
-            return Some(Err(PeerError::WrongContent));
+            return Err(PeerError::WrongContent);
         }
         self.file = Some(file);
-        Some(Ok(()))
+        Ok(())
     }
 }

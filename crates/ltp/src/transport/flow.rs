@@ -53,20 +53,17 @@ pub(crate) struct Relay {
     pub(crate) is_recorded: bool,
     /// Last segment of the block, once received.
     pub(crate) last: Option<Last>,
-    /// Ranges in the working file at the last sync.
-    pub(crate) synced: Ranges,
 }
 
 impl Relay {
     pub(crate) fn new(service: u64, onward: Transport) -> Self {
-        let (fresh, synced) = (Vec::new(), Ranges::new());
-        Self { service, onward, fresh, is_recorded: false, last: None, synced }
+        Self { service, onward, fresh: Vec::new(), is_recorded: false, last: None }
     }
 
     pub(crate) fn memory(&self) -> usize {
         let last = self.last.as_ref().map_or(0, |last| last.bytes.len());
         let fresh = self.fresh.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-        last + fresh + self.synced.len() * 2 * size_of::<u64>()
+        last + fresh
     }
 }
 

@@ -1,128 +1,58 @@
 //! Records of blocks stored for other engines.
-//!
-//! | bytes | field |
-//! |---|---|
-//! | 1 | version: 2 |
-//! | 8 | client service |
-//! | 8 | bytes of the block; all ones if its end is unknown |
-//! | 8 | bytes of its red part |
-//! | 8 | offset of its last segment |
-//! | 4, … | length and bytes of the last segment |
-//! | 4 | number of received parts |
-//! | each: 8, 8 | start and end offset |
-//! | 1 | number of extensions |
-//! | each: 1, 1, … | tag, length of the value, value |
-//! | 4 | CRC-32C of everything before |
 
 use bytes::Bytes;
 use engine::FileName;
-use session::ranges::Ranges;
-use wire::checksum::crc32c;
+use session::record::{Reader, Writer};
 
 use super::flow::{Last, Shape, Stored};
 use crate::segment::ltpt::Transport;
 use crate::segment::{Extension, Extensions, SessionId};
 
-const VERSION: u8 = 2;
-
-/// Value for an unknown end of a block.
-const ENDLESS: u64 = u64::MAX;
+const VERSION: u8 = 1;
 
 /// Prefix of the keys of records and of the names of working files.
 pub const SPOOL_PREFIX: &str = "ltpt-";
 
 /// Record of a block that is forwarded with these extensions.
 pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
-    let mut out = vec![VERSION];
-    let (offset, bytes) = match &shape.last {
-        Some(last) => (last.offset, &last.bytes[..]),
-        None => (0, &[][..]),
-    };
-    for number in [service, shape.end.unwrap_or(ENDLESS), shape.red, offset] {
-        out.extend_from_slice(&number.to_be_bytes());
-    }
-    let len = u32::try_from(bytes.len()).expect("a segment is shorter than a datagram");
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(bytes);
-    let count = u32::try_from(shape.parts.len()).expect("gaps are bounded");
-    out.extend_from_slice(&count.to_be_bytes());
-    for (start, end) in shape.parts.iter() {
-        out.extend_from_slice(&start.to_be_bytes());
-        out.extend_from_slice(&end.to_be_bytes());
-    }
+    let mut out = Writer::new(VERSION);
+    out.u64(service);
+    out.option(shape.end);
+    out.u64(shape.red);
+    out.ranges(&shape.parts);
+    out.u64(shape.last.as_ref().map_or(0, |last| last.offset));
+    out.bytes(shape.last.as_ref().map_or(&[], |last| &last.bytes));
     let values = onward.values();
-    out.push(u8::try_from(values.len()).expect("there are seven extensions at most"));
+    out.count(values.len());
     for (tag, value) in values {
-        out.push(tag);
-        out.push(u8::try_from(value.len()).expect("an address is the longest of them"));
-        out.extend_from_slice(&value);
+        out.u8(tag);
+        out.bytes(&value);
     }
-    out.extend_from_slice(&crc32c(&out).to_be_bytes());
-    out.into()
+    out.finish()
 }
 
 /// Decodes a record, given its key; `None` if it is invalid or damaged.
-pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, Stored)> {
+pub(crate) fn decode(key: &str, record: &Bytes) -> Option<(SessionId, Transport, Stored)> {
     let (originator, number) = key.strip_prefix(SPOOL_PREFIX)?.split_once('-')?;
     let session = SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? };
-    let (content, check) = record.split_last_chunk::<4>()?;
-    if crc32c(content) != u32::from_be_bytes(*check) {
-        return None;
-    }
-    let rest = content.strip_prefix(&[VERSION])?;
-    let (service, rest) = uint(rest)?;
-    let (end, rest) = uint(rest)?;
-    let (red, rest) = uint(rest)?;
-    let (offset, rest) = uint(rest)?;
-    let (last, rest) = rest.split_first_chunk::<4>()?;
-    let (bytes, rest) = rest.split_at_checked(u32::from_be_bytes(*last) as usize)?;
-    let last = Last { offset, bytes: Bytes::copy_from_slice(bytes) };
-    let (parts, rest) = parts(rest)?;
+    let mut fields = Reader::new(VERSION, record)?;
+    let service = fields.u64()?;
+    let (end, red, parts) = (fields.option()?, fields.u64()?, fields.ranges()?);
     // The red part is complete, or nothing was promised.
     if parts.prefix() < red {
         return None;
     }
-    let (count, mut rest) = rest.split_first()?;
-    let mut list = Vec::new();
-    for _ in 0..*count {
-        let ([tag, len], behind) = rest.split_first_chunk::<2>()?;
-        let (value, behind) = behind.split_at_checked(usize::from(*len))?;
-        list.push(Extension { tag: *tag, value });
-        rest = behind;
+    let (offset, bytes) = (fields.u64()?, fields.bytes()?);
+    let last = Last { offset, bytes: Bytes::copy_from_slice(&bytes) };
+    let mut values = Vec::new();
+    for _ in 0..fields.u32()? {
+        values.push((fields.u8()?, fields.bytes()?));
     }
+    let list: Vec<_> = values.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();
     let transport = Transport::from_extensions(Extensions::new(&list)).ok()?;
-    let stored = Stored {
-        file: file(session),
-        service,
-        shape: Shape {
-            parts,
-            end: (end != ENDLESS).then_some(end),
-            red,
-            last: (!bytes.is_empty()).then_some(last),
-        },
-    };
-    Some((session, transport, stored))
-}
-
-fn uint(rest: &[u8]) -> Option<(u64, &[u8])> {
-    let (number, rest) = rest.split_first_chunk()?;
-    Some((u64::from_be_bytes(*number), rest))
-}
-
-/// Received parts: in order, with gaps between them.
-fn parts(rest: &[u8]) -> Option<(Ranges, &[u8])> {
-    let (count, mut rest) = rest.split_first_chunk()?;
-    let mut parts = Ranges::new();
-    for _ in 0..u32::from_be_bytes(*count) {
-        let (start, behind) = uint(rest)?;
-        let (end, behind) = uint(behind)?;
-        if start >= end || !parts.is_empty() && start <= parts.end() {
-            return None;
-        }
-        parts.insert(start, end);
-        rest = behind;
-    }
-    Some((parts, rest))
+    let shape = Shape { parts, end, red, last: Some(last).filter(|last| !last.bytes.is_empty()) };
+    let stored = Stored { file: file(session), service, shape };
+    fields.is_empty().then_some((session, transport, stored))
 }
 
 /// Key of the record of a session's block.
@@ -138,6 +68,8 @@ pub(crate) fn file(session: SessionId) -> FileName {
 
 #[cfg(test)]
 mod tests {
+    use session::ranges::Ranges;
+
     use crate::segment::ltpt::{Address, End, Lifetime};
 
     use super::*;
@@ -159,7 +91,7 @@ mod tests {
         parts.insert(0, 1 << 39);
         parts.insert((1 << 40) - 4, 1 << 40);
         let shape = Shape { parts, end: Some(1 << 40), red: 1 << 39, last: Some(last) };
-        let record = encode(&onward, 64, &shape).to_vec();
+        let record = encode(&onward, 64, &shape);
         for shape in [shape.clone(), Shape { end: None, last: None, ..shape.clone() }] {
             let record = encode(&onward, 64, &shape);
             let (found, transport, stored) = decode(&key(session), &record).expect("a record");
@@ -169,10 +101,10 @@ mod tests {
         let promised = Shape { red: (1 << 39) + 1, ..shape };
         assert!(decode(&key(session), &encode(&onward, 64, &promised)).is_none(), "red is missing");
         for i in 0..record.len() {
-            let mut damaged = record.clone();
+            let mut damaged = record.to_vec();
             damaged[i] ^= 4;
-            assert!(decode(&key(session), &damaged).is_none(), "byte {i}");
-            assert!(decode(&key(session), &record[..i]).is_none());
+            assert!(decode(&key(session), &damaged.into()).is_none(), "byte {i}");
+            assert!(decode(&key(session), &record.slice(..i)).is_none());
         }
         assert!(decode("ltp-7-1", &record).is_none());
     }

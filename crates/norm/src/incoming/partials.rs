@@ -11,10 +11,8 @@ use engine::{FileId, FileName, FilestoreRequest, IndexRequest, Time};
 use session::journal::Slot;
 use session::path::Handle;
 use session::ranges::Ranges;
+use session::record::{Reader, Writer};
 use session::storage::Storage as _;
-use wire::DecodeError;
-use wire::checksum::crc32c;
-use wire::cursor::Reader;
 
 use super::block::Block;
 use super::{Bits, SPOOL_PREFIX};
@@ -42,33 +40,31 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend((self.name.len() as u32).to_be_bytes());
-        out.extend(&self.name);
-        out.extend(self.size.to_be_bytes());
-        for number in [self.segment_size, self.block_len] {
-            out.extend(number.to_be_bytes());
-        }
-        out.extend(self.version.to_be_bytes());
+    fn encode(&self, out: &mut Writer) {
+        out.bytes(&self.name);
+        out.u64(self.size);
+        out.u16(self.segment_size);
+        out.u16(self.block_len);
+        out.u64(self.version);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let len = reader.u32()? as usize;
-        Ok(Self {
-            name: Bytes::copy_from_slice(reader.take(len)?),
-            size: reader.uint(8)?,
-            segment_size: reader.u16()?,
-            block_len: reader.u16()?,
-            version: reader.uint(8)?,
+    fn read(fields: &mut Reader) -> Option<Self> {
+        Some(Self {
+            name: Bytes::copy_from_slice(&fields.bytes()?),
+            size: fields.u64()?,
+            segment_size: fields.u16()?,
+            block_len: fields.u16()?,
+            version: fields.u64()?,
         })
     }
 
     /// Key of the record of this file as one sent on a path.
     pub(crate) fn sent_key(&self, path: u32) -> u64 {
-        let mut bytes = path.to_be_bytes().to_vec();
-        self.encode(&mut bytes);
+        let mut out = Writer::new(VERSION);
+        out.u32(path);
+        self.encode(&mut out);
         // After a collision a sender waits for reports that do not come.
-        let [a, b, c, d, e, f, g, h, ..] = digest_of(&bytes);
+        let [a, b, c, d, e, f, g, h, ..] = digest_of(&out.finish());
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 }
@@ -101,95 +97,79 @@ impl Partial {
     }
 
     /// Decodes a record; `None` if it is invalid or damaged.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (content, check) = bytes.split_last_chunk::<4>()?;
-        let content = content.strip_prefix(&[VERSION])?;
-        let is_sound = crc32c(&bytes[..=content.len()]) == u32::from_be_bytes(*check);
-        is_sound.then(|| Self::read(Reader::new(content)).ok())?
-    }
-
-    fn read(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
-        let identity = Identity::read(&mut reader)?;
-        let (mut whole, mut blocks) = (Ranges::new(), BTreeMap::new());
-        for _ in 0..reader.u32()? {
-            whole.insert(reader.u32()?.into(), reader.u32()?.into());
-        }
-        while !reader.is_empty() {
-            let number = reader.u32()?;
+    fn decode(record: &Bytes) -> Option<Self> {
+        let mut fields = Reader::new(VERSION, record)?;
+        let identity = Identity::read(&mut fields)?;
+        // Blocks have numbers of 32 bits.
+        let whole = fields.ranges().filter(|whole| whole.end() <= u64::from(u32::MAX))?;
+        let mut blocks = BTreeMap::new();
+        while !fields.is_empty() {
+            let number = fields.u32()?;
             let mut block = Block::new(BytesMut::new(), 0);
-            read_segments(&mut reader, &mut block.have)?;
+            read_segments(&mut fields, &mut block.have)?;
             blocks.insert(number, block);
         }
-        Ok(Self { identity, instance: 0, whole, blocks, file: None })
+        Some(Self { identity, instance: 0, whole, blocks, file: None })
     }
 }
 
-/// Encodes a record: version, identity, complete blocks, other blocks, CRC-32C.
+/// Encodes a record: identity, complete blocks, other blocks.
 pub(super) fn encode<'a>(
     identity: &Identity,
     whole: &Ranges,
     blocks: impl Iterator<Item = (u32, u16, &'a Bits)>,
 ) -> Bytes {
-    let mut out = vec![VERSION];
+    let mut out = Writer::new(VERSION);
     identity.encode(&mut out);
-    out.extend((whole.len() as u32).to_be_bytes());
-    for (start, end) in whole.iter() {
-        out.extend((start as u32).to_be_bytes());
-        out.extend((end as u32).to_be_bytes());
-    }
+    out.ranges(whole);
     for (number, block_len, have) in blocks {
-        let before = out.len();
-        out.extend(number.to_be_bytes());
+        let before = out.position();
+        out.u32(number);
         encode_segments(&mut out, block_len, have);
-        if out.len() > RECORD_MAX {
-            out.truncate(before);
+        if out.position() > RECORD_MAX {
+            out.back_to(before);
             break;
         }
     }
-    out.extend(crc32c(&out).to_be_bytes());
-    out.into()
+    out.finish()
 }
 
 /// Encodes the source segments of a block as runs, or as a bitmap if that is shorter.
-fn encode_segments(out: &mut Vec<u8>, block_len: u16, have: &Bits) {
+fn encode_segments(out: &mut Writer, block_len: u16, have: &Bits) {
     let source = have.iter().take_while(|symbol| *symbol < block_len);
     let runs = crate::bits::runs(source);
-    let bitmap = usize::from(block_len).div_ceil(8);
-    if runs.len() * 4 <= bitmap {
-        out.push(0);
-        out.extend((runs.len() as u16).to_be_bytes());
+    let mut bitmap = vec![0; usize::from(block_len).div_ceil(8)];
+    out.flag(runs.len() * 4 > bitmap.len());
+    if runs.len() * 4 <= bitmap.len() {
+        out.count(runs.len());
         for (first, last) in runs {
-            out.extend(first.to_be_bytes());
-            out.extend(last.to_be_bytes());
+            out.u16(first);
+            out.u16(last);
         }
         return;
     }
-    out.push(1);
-    out.extend((bitmap as u16).to_be_bytes());
-    let start = out.len();
-    out.resize(start + bitmap, 0);
     for (first, last) in runs {
         for symbol in first..=last {
-            out[start + usize::from(symbol / 8)] |= 1 << (symbol % 8);
+            bitmap[usize::from(symbol / 8)] |= 1 << (symbol % 8);
         }
     }
+    out.bytes(&bitmap);
 }
 
-fn read_segments(reader: &mut Reader<'_>, have: &mut Bits) -> Result<(), DecodeError> {
-    let is_bitmap = reader.u8()? != 0;
-    let count = reader.u16()?;
+fn read_segments(fields: &mut Reader, have: &mut Bits) -> Option<()> {
+    let is_bitmap = fields.flag()?;
     if !is_bitmap {
-        for _ in 0..count {
-            have.insert_all(reader.u16()?, reader.u16()?);
+        for _ in 0..fields.u32()? {
+            have.insert_all(fields.u16()?, fields.u16()?);
         }
-        return Ok(());
+        return Some(());
     }
-    for (at, byte) in (0..8192_u16).zip(reader.take(count.into())?) {
+    for (at, byte) in (0..8192_u16).zip(fields.bytes()?) {
         for bit in (0..8).filter(|bit| byte & (1 << bit) != 0) {
             have.insert(at * 8 + bit);
         }
     }
-    Ok(())
+    Some(())
 }
 
 /// Name of a record and of a working file.
@@ -417,8 +397,8 @@ mod tests {
         for i in 0..bytes.len() {
             let mut damaged = bytes.to_vec();
             damaged[i] ^= 4;
-            assert!(Partial::decode(&damaged).is_none());
-            assert!(Partial::decode(&bytes[..i]).is_none());
+            assert!(Partial::decode(&damaged.into()).is_none());
+            assert!(Partial::decode(&bytes.slice(..i)).is_none());
         }
     }
 

@@ -242,8 +242,7 @@ impl Sink {
         core.shared.close(file);
         self.store = Store::Closed(from.clone());
         self.stored = Some(to.clone());
-        let request = FilestoreRequest::Install { from, to };
-        core.shared.filestore(self.handle, Job::Install, request);
+        core.shared.install(self.handle, from, to);
     }
 
     /// Notes that the file was renamed.

@@ -1,10 +1,11 @@
 //! End of a reception: the checksum, the rename, and the state kept of a failed one.
 
-use engine::{FilestoreRequest, Time};
+use engine::Time;
+use session::delivery::Step;
 use session::storage::Storage as _;
 
 use super::{Phase, Receiver};
-use crate::core::{Alarm, Core, Job};
+use crate::core::{Alarm, Core};
 use crate::directory;
 use crate::indication::{Failure, Finished, Indication};
 use crate::packet::{Content, StatusCode};
@@ -13,30 +14,24 @@ use crate::received;
 impl Receiver {
     /// Finishes the session if everything has arrived.
     pub(super) fn check_complete(&mut self, core: &mut Core, now: Time) {
-        if self.phase != Phase::Receiving || self.spool.file().is_none() {
+        if self.phase != Phase::Receiving || self.delivery.spool.file().is_none() {
             return;
         }
-        self.spool.sum_up(&mut core.shared, self.base.seat.handle, self.extent.ranges.prefix());
+        self.summed_up(core, now);
         if !self.is_whole() {
             return;
         }
-        self.phase = Phase::Verifying;
+        self.phase = Phase::Storing;
         self.base.disarm_all(&mut core.shared);
-        self.spool.flush(&mut core.shared, self.base.seat.handle);
+        self.delivery.complete(&mut core.shared, self.base.seat.handle);
         self.summed_up(core, now);
     }
 
     /// Continues after a part of the checksum was computed.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
-        let handle = self.base.seat.handle;
-        self.spool.sum_up(&mut core.shared, handle, self.extent.ranges.prefix());
-        if self.phase != Phase::Verifying {
-            return;
-        }
-        let (Some(end), Some(description)) = (self.extent.end(), self.description.as_ref()) else {
-            return;
-        };
-        let Some(value) = self.spool.value(end) else { return };
+        let (handle, prefix) = (self.base.seat.handle, self.extent.ranges.prefix());
+        let sum = self.delivery.verify(&mut core.shared, handle, prefix, self.extent.end());
+        let (Some(value), Some(description)) = (sum, self.description.as_ref()) else { return };
         if description.checksum.is_some_and(|checksum| checksum != value) {
             // §4.3: a file that does not match its checksum is discarded.
             self.forget_record(core);
@@ -47,13 +42,14 @@ impl Receiver {
             self.phase = Phase::Reading;
             self.read_listing(core, now);
         } else {
-            self.phase = Phase::Syncing;
-            self.progress.sync(&mut core.shared, handle, &self.spool);
+            self.delivery.sync(&mut core.shared, handle);
         }
     }
 
     pub(super) fn read_listing(&mut self, core: &mut Core, now: Time) {
-        let (Some(file), Some(end)) = (self.spool.file(), self.extent.end()) else { return };
+        let (Some(file), Some(end)) = (self.delivery.spool.file(), self.extent.end()) else {
+            return;
+        };
         let at = self.listing.len() as u64;
         if at < end {
             let piece = core.config.limits.buffers.read_piece as u64;
@@ -65,7 +61,7 @@ impl Receiver {
             Some(entries) => {
                 core.user.indicate(Indication::Listing { id: self.id, entries });
                 self.succeed(core, now);
-                self.discard(core);
+                self.delivery.discard(&mut core.shared, self.base.seat.handle);
             }
             None => self.refuse(core, now, StatusCode::Unspecified),
         }
@@ -76,33 +72,11 @@ impl Receiver {
         self.refuse(core, now, StatusCode::ReceiverResources);
     }
 
-    pub(super) fn synced(&mut self, core: &mut Core) {
-        let is_syncing = self.progress.synced();
-        match self.phase {
-            Phase::Syncing if !is_syncing => {
-                let description = self
-                    .description
-                    .as_ref()
-                    .and_then(|description| description.destination.clone());
-                let Some(to) = description else { return };
-                self.phase = Phase::Installing;
-                self.spool.close(&mut core.shared);
-                let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
-                core.shared.filestore(self.base.seat.handle, Job::Install, request);
-            }
-            Phase::Receiving => {
-                if self.progress.settle() {
-                    self.put_record(core);
-                }
-            }
-            Phase::Syncing
-            | Phase::Asking
-            | Phase::Verifying
-            | Phase::Reading
-            | Phase::Installing
-            | Phase::Closing(_)
-            | Phase::Done => self.progress.drop_syncing(),
-        }
+    pub(super) fn install(&mut self, core: &mut Core) {
+        let description = self.description.as_ref();
+        let destination = description.and_then(|description| description.destination.clone());
+        let Some(to) = destination else { return };
+        self.delivery.install(&mut core.shared, self.base.seat.handle, to);
     }
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
@@ -135,11 +109,11 @@ impl Receiver {
     /// Removes the record of an incomplete file, if there is one.
     pub(super) fn forget_record(&mut self, core: &mut Core) {
         // A record being stored is removed afterwards.
-        if !self.progress.safe().is_empty() && !self.record.is_busy() {
+        if !self.delivery.safe().is_empty() && !self.delivery.record.is_busy() {
             core.forget_record(self.number);
         }
-        self.progress.forget();
-        self.record.drop_waiting();
+        self.delivery.forget();
+        self.delivery.record.drop_waiting();
     }
 
     pub(super) fn finished(&self, core: &mut Core, result: Result<(), Failure>) {
@@ -176,37 +150,28 @@ impl Receiver {
         // State is kept even when the user cancels: a later request for the file resumes.
         let kept = self.partial().filter(|partial| !partial.ranges.is_empty());
         match kept {
-            Some(partial) if self.phase != Phase::Verifying => {
-                self.spool.abandon(&mut core.shared);
+            Some(partial) if self.delivery.step() != Step::Verifying => {
+                self.delivery.leave(&mut core.shared);
                 core.keep_partial(self.number, partial);
-                self.progress.forget();
+                self.delivery.forget();
             }
             Some(_) | None => {
                 self.forget_record(core);
-                self.discard(core);
+                self.delivery.discard(&mut core.shared, self.base.seat.handle);
             }
-        }
-    }
-
-    /// Deletes the working file.
-    pub(super) fn discard(&mut self, core: &mut Core) {
-        self.spool.abandon(&mut core.shared);
-        if self.spool.is_started() {
-            let request = FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }
     }
 
     /// Ends silently, for another session in its place or about the same file.
     pub(crate) fn vanish(&mut self, core: &mut Core) {
         self.forget_record(core);
-        self.discard(core);
+        self.delivery.discard(&mut core.shared, self.base.seat.handle);
         self.close(core);
     }
 
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
-        self.spool.abandon(&mut core.shared);
+        self.delivery.leave(&mut core.shared);
         self.phase = Phase::Done;
     }
 }

@@ -10,14 +10,11 @@ mod report;
 
 use std::time::Duration;
 
-use engine::{Completion, EffectError, FileName, IndexRequest, OpenMode, Time};
+use engine::{Completion, EffectError, FileName, IndexRequest, Time};
 use session::Base;
-use session::UnexpectedLength;
 use session::allowance::Allowance;
-use session::journal::{Progress, Slot};
+use session::delivery::{Delivery, Event};
 use session::path::{Burst, Class, Turn};
-use session::spool::Spool;
-use session::storage::Storage as _;
 
 use self::description::Description;
 pub(crate) use self::description::identity;
@@ -61,11 +58,9 @@ pub(crate) struct Receiver {
     /// Whether a DATA packet was received.
     has_data: bool,
     extent: Extent,
-    spool: Spool,
+    delivery: Delivery,
     /// Number of the session's record and working file.
     number: u32,
-    record: Slot,
-    progress: Progress,
     /// Bytes received by an earlier session.
     resumed: u64,
     reports: Reports,
@@ -84,12 +79,10 @@ enum Phase {
     /// The request is outstanding.
     Asking,
     Receiving,
-    /// Complete; the checksum is being computed.
-    Verifying,
-    Syncing,
+    /// Complete; the file is being verified, stored and renamed.
+    Storing,
     /// The directory is being read.
     Reading,
-    Installing,
     /// Finished or failed here: the sender gets a last STATUS.
     Closing(StatusCode),
     Done,
@@ -117,10 +110,8 @@ impl Receiver {
             packets: 0,
             has_data: false,
             extent: Extent::new(),
-            spool: Spool::new(spool_name(number)),
+            delivery: Delivery::new(spool_name(number)),
             number,
-            record: Slot::default(),
-            progress: Progress::default(),
             resumed: 0,
             reports: Reports::new(asking),
             listing: Vec::new(),
@@ -217,7 +208,7 @@ impl Receiver {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let ranges = self.extent.ranges.len() * 2 * size_of::<u64>() + self.progress.memory();
+        let ranges = self.extent.ranges.len() * 2 * size_of::<u64>() + self.delivery.memory();
         let description =
             self.description.as_ref().map_or(0, |description| description.identity.len() * 2);
         ranges + self.reports.memory() + description + self.listing.len()
@@ -226,7 +217,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this engine.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(&mut core.shared, self.base.seat.handle);
+            self.delivery.spool.flush(&mut core.shared, self.base.seat.handle);
         }
     }
 
@@ -339,25 +330,20 @@ impl Receiver {
     /// Opens the working file: an earlier session's for the same file, if there is one. Sessions
     /// with nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
-        let Some(description) = self.description.as_ref().filter(|_| !self.spool.is_started())
-        else {
-            return;
-        };
+        let is_started = self.delivery.spool.is_started();
+        let Some(description) = self.description.as_ref().filter(|_| !is_started) else { return };
         let destination = description.destination.as_ref().filter(|_| description.can_go_on);
         let earlier = destination.and_then(|name| core.partials.take(&description.identity, name));
         let sum = description.sum();
-        let handle = self.base.seat.handle;
-        let mut mode = OpenMode::Truncate;
         if let Some((number, partial)) = earlier {
             self.number = number;
-            self.spool.name = spool_name(number);
+            self.delivery.spool.name = spool_name(number);
             self.resumed = partial.ranges.covered();
-            self.progress = Progress::restored(partial.ranges);
-            mode = OpenMode::Write;
+            self.delivery.resume(partial.ranges);
         }
-        self.extent.begin(self.progress.safe());
-        self.progress.begin(&self.extent.ranges);
-        self.spool.open_summed(&mut core.shared, handle, sum, mode, self.progress.safe());
+        self.extent.begin(self.delivery.safe());
+        self.delivery.count_saved(&self.extent.ranges);
+        self.delivery.open(&mut core.shared, self.base.seat.handle, sum);
         core.user.indicate(Indication::Receiving {
             id: self.id,
             name: self.name(),
@@ -426,18 +412,15 @@ impl Receiver {
         }
         for (from, to) in gaps {
             let part = &data.data[(from - start) as usize..(to - start) as usize];
-            if !self.spool.append(&mut core.shared, self.base.seat.handle, from, part) {
+            let (shared, seat) = (&mut core.shared, &self.base.seat);
+            if !self.delivery.append(shared, seat, ranges, from, part) {
                 core.no_room();
-                if self.spool.is_writing() {
-                    core.shared.pause(self.id.peer);
-                }
                 return;
             }
-            ranges.insert(from, to);
         }
         let policy = core.config.journal;
         if policy.enabled && self.description.is_some() {
-            if self.progress.is_due(&self.extent.ranges, policy) {
+            if self.delivery.is_save_due(&self.extent.ranges, policy) {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
                 self.base.alarm(&mut core.shared, Alarm::Save, now, policy.interval);
@@ -449,14 +432,8 @@ impl Receiver {
     fn save(&mut self, core: &mut Core) {
         let can_go_on = self.description.as_ref().is_some_and(|description| description.can_go_on);
         let ranges = &self.extent.ranges;
-        if !can_go_on || self.progress.is_syncing() || self.progress.is_current(ranges) {
-            return;
-        }
-        self.progress.begin(ranges);
-        self.spool.flush(&mut core.shared, self.base.seat.handle);
-        if self.spool.file().is_some() {
-            let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-            self.progress.sync_parts(shared, handle, &self.spool, ranges);
+        if can_go_on && !self.delivery.is_saving() && !self.delivery.is_saved(ranges) {
+            self.delivery.save(&mut core.shared, self.base.seat.handle, ranges);
         }
     }
 
@@ -465,15 +442,15 @@ impl Receiver {
         Some(Partial {
             identity: description.identity.clone(),
             destination: description.destination.clone()?,
-            ranges: self.progress.safe().clone(),
+            ranges: self.delivery.safe().clone(),
         })
     }
 
     /// Records the stored ranges.
     fn put_record(&mut self, core: &mut Core) {
         let Some(partial) = self.partial() else { return };
-        let (key, value) = (partials::key(self.number), partial.to_bytes());
-        self.record.submit(
+        let (key, value) = (partials::key(self.number), partial.encode());
+        self.delivery.record.submit(
             &mut core.shared,
             self.base.seat.handle,
             Job::Own(Task::Record { number: self.number }),
@@ -533,11 +510,7 @@ impl Receiver {
     /// Whether the file is not finished yet.
     fn is_open(&self) -> bool {
         match self.phase {
-            Phase::Receiving
-            | Phase::Verifying
-            | Phase::Syncing
-            | Phase::Reading
-            | Phase::Installing => true,
+            Phase::Receiving | Phase::Storing | Phase::Reading => true,
             Phase::Asking | Phase::Closing(_) | Phase::Done => false,
         }
     }
@@ -580,61 +553,48 @@ impl Receiver {
     ) {
         let is_over = matches!(self.phase, Phase::Closing(_) | Phase::Done);
         match (job, answer) {
-            (Job::Write { cost }, answer) => {
-                self.spool.written();
-                core.shared.written(cost);
-                if answer.is_err() && !is_over {
-                    self.storage_failed(core, now);
-                }
-            }
-            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
-                if is_over {
-                    core.shared.close(file);
-                    return;
-                }
-                let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-                self.spool.opened(shared, handle, file, len, &mut self.extent.ranges);
-                self.progress.truncate(len);
-                self.check_complete(core, now);
-            }
             (Job::Own(Task::Record { number }), answer) => {
                 core.stats.record_errors += u64::from(answer.is_err());
                 let (handle, job) = (self.base.seat.handle, Job::Own(Task::Record { number }));
                 if is_over {
-                    self.record.drop_waiting();
+                    self.delivery.record.drop_waiting();
                 }
-                if self.record.done(&mut core.shared, handle, job) && is_over {
+                if self.delivery.record.done(&mut core.shared, handle, job) && is_over {
                     core.forget_record(number);
                 }
             }
-            _ if is_over => {}
-            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
-                if self.phase == Phase::Reading {
-                    self.listing.extend_from_slice(&bytes);
-                    if bytes.len() < len {
-                        self.storage_failed(core, now);
-                    } else {
-                        self.read_listing(core, now);
-                    }
-                    return;
-                }
-                match self.spool.read_done(offset, len, bytes) {
-                    Ok(()) => self.summed_up(core, now),
-                    Err(UnexpectedLength) => self.storage_failed(core, now),
+            (Job::Read { len, .. }, Ok(Completion::Read(bytes)))
+                if self.phase == Phase::Reading =>
+            {
+                self.listing.extend_from_slice(&bytes);
+                if bytes.len() < len {
+                    self.storage_failed(core, now);
+                } else {
+                    self.read_listing(core, now);
                 }
             }
-            (Job::Sync, Ok(_)) => self.synced(core),
-            (Job::Install, Ok(_)) => self.installed(core, now),
-            (Job::Install, Err(EffectError::NotAllowed)) => {
+            (job, answer) => {
+                let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+                let ranges = &mut self.extent.ranges;
+                let event = self.delivery.on_done(shared, handle, ranges, &job, answer);
+                if let Some(event) = event.filter(|_| !is_over) {
+                    self.on_delivery(core, now, &event);
+                }
+            }
+        }
+    }
+
+    fn on_delivery(&mut self, core: &mut Core, now: Time, event: &Event) {
+        match event {
+            Event::Opened => self.check_complete(core, now),
+            Event::Summed => self.summed_up(core, now),
+            Event::Saved => self.put_record(core),
+            Event::Stored => self.install(core),
+            Event::Installed => self.installed(core, now),
+            Event::NotInstalled(EffectError::NotAllowed) => {
                 self.refuse(core, now, StatusCode::AccessDenied);
             }
-            (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
-                self.storage_failed(core, now);
-            }
-            (
-                Job::Repair { .. } | Job::Forget | Job::Own(Task::Load | Task::Delete | Task::List),
-                _,
-            ) => {}
+            Event::NotInstalled(_) | Event::Failed => self.storage_failed(core, now),
         }
     }
 

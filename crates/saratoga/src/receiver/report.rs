@@ -382,13 +382,9 @@ impl Receiver {
     pub(crate) fn last_word(&self) -> Vec<u8> {
         match self.phase {
             Phase::Closing(code) => self.last_word_as(code, None),
-            Phase::Asking
-            | Phase::Receiving
-            | Phase::Verifying
-            | Phase::Syncing
-            | Phase::Reading
-            | Phase::Installing
-            | Phase::Done => self.last_word_as(self.outcome(), None),
+            Phase::Asking | Phase::Receiving | Phase::Storing | Phase::Reading | Phase::Done => {
+                self.last_word_as(self.outcome(), None)
+            }
         }
     }
 
