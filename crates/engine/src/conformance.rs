@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Engine, MemoryStore, PathInfo, Time};
+use crate::{Engine, FileName, MemoryStore, PathInfo, Rng, Time};
 use progress::Progress;
 
 /// Side of the transfer that an engine takes.
@@ -76,8 +76,17 @@ pub trait Subject {
     /// Returns a new engine, configured for this role and seeded. No path is up yet.
     fn engine(&self, role: Role, seed: u64) -> Self::Engine;
 
-    /// Stores the files this role has before the transfer: the sender's file.
-    fn prepare(&self, role: Role, store: &mut MemoryStore);
+    /// Length of the file, in bytes: by default, twelve datagrams of 200 bytes, the last one short.
+    fn size(&self) -> usize {
+        2_200
+    }
+
+    /// Stores the files this role has before the transfer: the sender's file [`source`].
+    fn prepare(&self, role: Role, store: &mut MemoryStore) {
+        if role == Role::Sender {
+            store.insert(source(), content(self.size()));
+        }
+    }
 
     /// Requests the sender to send the file to the peer of [`PATH`]; that path is up. Returns
     /// whether the request was accepted. If not, it is called again after each event until it is:
@@ -92,11 +101,13 @@ pub trait Subject {
         indication: &<Self::Engine as Engine>::Indication,
     ) -> Option<Verdict>;
 
-    /// Checks that the receiver's store holds the right file.
+    /// Checks that the receiver's store holds the right file, as [`copy`].
     ///
     /// # Errors
     /// The difference, for the panic message.
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String>;
+    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
+        compare(receiver.get(&copy()), &content(self.size()))
+    }
 
     /// Whether a transfer is in progress: a busy engine must reach a verdict by itself.
     fn is_busy(&self, engine: &Self::Engine) -> bool;
@@ -109,7 +120,7 @@ pub trait Subject {
 
     /// Path between the two, as each engine sees it. The suite fills in the light time.
     fn path(&self) -> PathInfo {
-        PathInfo::datagram(1024)
+        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     /// Whether the file must arrive even if any single datagram is lost, damaged or late.
@@ -146,6 +157,38 @@ pub trait Subject {
 
 /// Path to the peer, in both engines.
 pub const PATH: crate::PathId = crate::PathId(1);
+
+/// Name of the sender's file.
+#[must_use]
+pub fn source() -> FileName {
+    FileName::file("source").expect("a plain name")
+}
+
+/// Name of the file at the receiver.
+#[must_use]
+pub fn copy() -> FileName {
+    FileName::file("copy").expect("a plain name")
+}
+
+/// Content of a file of this length.
+#[must_use]
+pub fn content(len: usize) -> Vec<u8> {
+    let mut content = vec![0; len];
+    Rng::new(7, "content").fill(&mut content);
+    content
+}
+
+/// Compares a stored file with the expected content.
+///
+/// # Errors
+/// The difference, for the panic message.
+pub fn compare(found: Option<&[u8]>, expected: &[u8]) -> Result<(), String> {
+    match found {
+        Some(found) if found == expected => Ok(()),
+        Some(found) => Err(format!("{} other bytes", found.len())),
+        None => Err("there is no file".to_owned()),
+    }
+}
 
 /// Extent of the checks.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::commands::EXT_COMMAND;
-use crate::message::Extensions;
+use crate::message::{Extensions, find_extension};
 
 /// Maximum number of remembered questions of one sender.
 const QUESTIONS_MAX: usize = 16;
@@ -57,7 +57,7 @@ impl Answers {
 
     /// Records a command. Returns `false` if it is recognised as a repetition.
     pub(crate) fn note_command(&mut self, sequence: u16, others: &Extensions<'_>) -> bool {
-        let number = others.find(EXT_COMMAND).and_then(|value| value.last_chunk());
+        let number = find_extension(others, EXT_COMMAND).and_then(|value| value.last_chunk());
         let Some(number) = number.map(|number| u16::from_be_bytes(*number)) else {
             // Other implementations do not number commands: each repetition has a new sequence
             // number.

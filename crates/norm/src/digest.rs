@@ -18,7 +18,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::message::{Extension, Extensions};
+use crate::message::{Extension, Extensions, find_extension};
 
 /// Type of the extension.
 pub(crate) const EXT_DIGEST: u8 = 71;
@@ -37,7 +37,8 @@ pub(crate) fn version_content(version: u64) -> Option<[u8; 6]> {
 
 /// Version of a file from the extensions of NORM_INFO; 0 if unknown.
 pub(crate) fn version_of(extensions: &Extensions<'_>) -> u64 {
-    let content = extensions.find(EXT_VERSION).and_then(|value| value.first_chunk::<6>());
+    let content =
+        find_extension(extensions, EXT_VERSION).and_then(|value| value.first_chunk::<6>());
     content.map_or(0, |&[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 

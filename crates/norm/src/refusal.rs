@@ -12,7 +12,7 @@
 use engine::EffectError;
 
 use crate::indication::Failure;
-use crate::message::Extensions;
+use crate::message::{Extensions, find_extension};
 
 /// Type of the extension.
 pub(crate) const EXT_REFUSED: u8 = 74;
@@ -82,7 +82,7 @@ impl Refusal {
 
     /// Finds the extension among others.
     pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
-        let [high, low, reason] = *extensions.find(EXT_REFUSED)?.first_chunk::<3>()?;
+        let [high, low, reason] = *find_extension(extensions, EXT_REFUSED)?.first_chunk::<3>()?;
         let reason = match reason {
             1 => Reason::NoSpace,
             2 => Reason::NotAllowed,

@@ -20,7 +20,7 @@
 //! | 2 | object |
 //! | 4 | end of the blocks that are listed |
 
-use crate::message::{Extension, Extensions};
+use crate::message::{Extension, Extensions, find_extension};
 
 /// Type of the extension of a NACK with a list.
 pub(crate) const EXT_LIST: u8 = 72;
@@ -42,7 +42,7 @@ impl ListOf {
 
     /// Finds the extension among others.
     pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
-        let [a, b, c, d, e, f] = *extensions.find(EXT_LIST)?.first_chunk::<6>()?;
+        let [a, b, c, d, e, f] = *find_extension(extensions, EXT_LIST)?.first_chunk::<6>()?;
         let (object, end) = (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]));
         Some(Self { object, end })
     }

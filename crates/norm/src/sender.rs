@@ -31,7 +31,7 @@ use super::outgoing::{Cut, Outgoing};
 use super::receiver::EXT_BEGAN;
 use super::refusal::Refusal;
 use super::transmission::{Output, Transmission};
-use crate::message::{Ack, FIELD_BITS_ASSUMED, NodeId, Position};
+use crate::message::{Ack, FIELD_BITS_ASSUMED, NodeId, Position, find_extension};
 
 /// A sender on one path.
 #[derive(Debug)]
@@ -524,7 +524,7 @@ fn too_narrow(mtu: usize, least: usize) -> String {
 
 /// First object known to a receiver, if reported.
 fn began_with(ack: &Ack<'_>) -> Option<u16> {
-    ack.others.find(EXT_BEGAN)?.last_chunk().map(|number| u16::from_be_bytes(*number))
+    find_extension(&ack.others, EXT_BEGAN)?.last_chunk().map(|number| u16::from_be_bytes(*number))
 }
 
 /// Default `K` of the back-off. The RFC's 4 is for groups of 10,000: each round of repairs then

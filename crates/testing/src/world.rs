@@ -7,6 +7,7 @@ use engine::{
     Area, Completion, Effect, Engine, FileName, Input, MemoryStore, PathEffect, PathEvent, PathId,
     PathInfo, Receive, Rng, StoreEffect, Time, TxBuf,
 };
+use session::Buffers;
 
 /// Path of both sides.
 pub const PATH: PathId = PathId(7);
@@ -387,4 +388,15 @@ pub fn lose_numbers(numbers: &'static [usize]) -> Fate {
 pub fn lose_one_in(n: u64, seed: u64) -> Fate {
     let mut rng = Rng::new(seed, "losses");
     Box::new(move |side, _, _| side == 0 && rng.below(n) == 0)
+}
+
+/// Buffers so small that tests soon reach their bounds.
+pub fn small_buffers() -> Buffers {
+    Buffers {
+        write_buffer: 64 << 10,
+        write_piece: 1 << 10,
+        read_ahead: 4 << 10,
+        read_piece: 1 << 10,
+        ..Buffers::default()
+    }
 }

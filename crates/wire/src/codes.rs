@@ -1,14 +1,14 @@
 //! Macros for enums of one-byte codes and for sets of flags.
 
-/// Defines an enum of codes whose `Display` is their name, with a variant for unknown ones. Codes
-/// are of one byte and unknown ones shown as `code 9`, unless the table gives a type and a word.
+/// Defines an enum of codes, with a variant for unknown ones. Codes are of one byte, unless the
+/// table gives a type.
 #[macro_export]
-macro_rules! named_codes {
+macro_rules! codes {
     ($(#[$about:meta])* $name:ident { $($codes:tt)+ }) => {
-        $crate::named_codes! { $(#[$about])* $name(u8, "code") { $($codes)+ } }
+        $crate::codes! { $(#[$about])* $name(u8) { $($codes)+ } }
     };
-    ($(#[$about:meta])* $name:ident($code:ty, $other:literal) {
-        $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
+    ($(#[$about:meta])* $name:ident($code:ty) {
+        $($(#[$doc:meta])* $variant:ident = $value:literal;)+
     }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,12 +37,29 @@ macro_rules! named_codes {
                 }
             }
         }
+    };
+}
+
+/// Defines an enum of [`codes`] whose `Display` is their name. Unknown ones are shown as `code 9`,
+/// unless the table gives a type and a format.
+#[macro_export]
+macro_rules! named_codes {
+    ($(#[$about:meta])* $name:ident { $($codes:tt)+ }) => {
+        $crate::named_codes! { $(#[$about])* $name(u8, "code {}") { $($codes)+ } }
+    };
+    ($(#[$about:meta])* $name:ident($code:ty, $other:literal) {
+        $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
+    }) => {
+        $crate::codes! {
+            $(#[$about])*
+            $name($code) { $($(#[$doc])* $variant = $value;)+ }
+        }
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 match self {
                     $(Self::$variant => f.write_str($text),)+
-                    Self::Other(code) => write!(f, concat!($other, " {}"), code),
+                    Self::Other(code) => write!(f, $other, code),
                 }
             }
         }

@@ -11,6 +11,7 @@ mod excerpt;
 pub mod icmp;
 pub mod ip;
 pub mod ipv6;
+pub mod list;
 pub mod ppp;
 pub mod sdnv;
 pub mod udp;

@@ -6,7 +6,7 @@ use session::settings;
 
 use crate::codec::mtcp::Framing;
 use crate::codec::tcpcl3;
-use crate::codec::tcpcl4::{Message, Segment, SegmentFlags, TermReason};
+use crate::codec::tcpcl4::{Message, Segment, SegmentFlags, TermReason, transfer_length};
 
 /// The protocol of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Agreement {
         let bytes = |message: Three| message.to_vec().expect("all reasons are known ones");
         match *message {
             Message::Segment(Segment { flags, extensions, length, .. }) => {
-                let announced = extensions.transfer_length().filter(|_| self.lengths);
+                let announced = transfer_length(&extensions).filter(|_| self.lengths);
                 let mut out =
                     announced.map_or_else(Vec::new, |length| bytes(Three::Length { length }));
                 let SegmentFlags { start, end } = flags;

@@ -15,7 +15,7 @@ use crate::codec::bp7::Eid;
 use crate::codec::tcpcl3;
 use crate::codec::tcpcl4::{
     CONTACT_LEN, ContactHeader, Extensions, Message, RefuseReason, RejectReason, Segment,
-    SegmentFlags, SessionInit, TRANSFER_LENGTH, TermReason,
+    SegmentFlags, SessionInit, TRANSFER_LENGTH, TermReason, transfer_length,
 };
 
 impl Tcpcl {
@@ -421,7 +421,7 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let id = TransferId(self.next_transfer);
         self.next_transfer += 1;
-        let total = extensions.transfer_length().or(session.incoming.next_length.take());
+        let total = transfer_length(&extensions).or(session.incoming.next_length.take());
         let bytes = total.or(flags.end.then_some(length));
         let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
         let lengths = extensions.iter().filter(|item| item.kind == TRANSFER_LENGTH).count();

@@ -10,6 +10,7 @@ use engine::{
     Completion, Deadline, Effect, EffectResult, Engine, FileId, FileName, FilestoreRequest, Input,
     MemoryStore, OpenMode, PathInfo, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
+use testing::world::small_buffers;
 
 use super::super::agent;
 use super::super::filecl;
@@ -27,18 +28,8 @@ const OURS: u64 = 1 << 62;
 /// Twelve datagrams of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
 
-fn name(path: &str) -> FileName {
-    FileName::file(path).expect("a plain name")
-}
-
-fn payload() -> Vec<u8> {
-    let mut content = vec![0; SIZE];
-    Rng::new(7, "content").fill(&mut content);
-    content
-}
-
 fn bundle() -> Vec<u8> {
-    [b"\x9fhead", &payload()[..], b"tail"].concat()
+    [b"\x9fhead", &conformance::content(SIZE)[..], b"tail"].concat()
 }
 
 /// Step of the agent's store.
@@ -85,7 +76,7 @@ impl<L: Layer> Carrier<L> {
             return false;
         }
         let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"tail"));
-        let payload = Content::File { name: name("source"), offset: 0, len: SIZE as u64 };
+        let payload = Content::File { name: conformance::source(), offset: 0, len: SIZE as u64 };
         let bundle = Outgoing { head, payload, tail, reliable: true };
         self.is_sending = true;
         self.layer.command(now, Command::Send { link: LINK, tag: Tag(1), bundle });
@@ -118,7 +109,7 @@ impl<L: Layer> Carrier<L> {
                 }
                 Event::Whole { transfer, file: None, .. } => {
                     if self.coming.get(&transfer).is_some_and(|came| *came == bundle()) {
-                        let (mode, name) = (OpenMode::Truncate, name("got"));
+                        let (mode, name) = (OpenMode::Truncate, conformance::copy());
                         let open = |ticket| StoreEffect::Open { ticket, name, mode };
                         self.step(Step::Kept(transfer), open);
                     } else {
@@ -166,7 +157,7 @@ impl<L: Layer> Carrier<L> {
                 if bytes != bundle() {
                     return self.refuse(now, id, Refusal::NotAcceptable);
                 }
-                let request = FilestoreRequest::Install { from, to: name("got") };
+                let request = FilestoreRequest::Install { from, to: conformance::copy() };
                 let install = |ticket| StoreEffect::Filestore { ticket, request };
                 self.step(Step::Kept(id), install);
             }
@@ -256,7 +247,7 @@ impl<L: Layer> Subject for Of<L> {
         let request = FilestoreRequest::CreateDirectory(agent::Config::default().directory);
         store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
         if role == Role::Sender {
-            store.insert(name("source"), payload());
+            store.insert(conformance::source(), conformance::content(SIZE));
         }
     }
 
@@ -269,11 +260,7 @@ impl<L: Layer> Subject for Of<L> {
     }
 
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
-        match store.get(&name("got")) {
-            Some(found) if found == bundle() => Ok(()),
-            Some(found) => Err(format!("{} other bytes", found.len())),
-            None => Err("there is no file".into()),
-        }
+        conformance::compare(store.get(&conformance::copy()), &bundle())
     }
 
     fn is_busy(&self, engine: &Carrier<L>) -> bool {
@@ -286,10 +273,6 @@ impl<L: Layer> Subject for Of<L> {
 
     fn memory_max(&self) -> usize {
         self.memory_max
-    }
-
-    fn path(&self) -> PathInfo {
-        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     fn is_reliable(&self) -> bool {
@@ -331,13 +314,7 @@ fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
             gaps: 64,
             units,
             units_total: 32 << 10,
-            buffers: session::Buffers {
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
-                ..session::Buffers::default()
-            },
+            buffers: small_buffers(),
             block: 1 << 20,
             ..ltp::Limits::default()
         },
@@ -369,13 +346,7 @@ fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
             sessions_per_path: 12,
             closed: 64,
             gaps: 64,
-            buffers: session::Buffers {
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
-                ..session::Buffers::default()
-            },
+            buffers: small_buffers(),
             file: 1 << 20,
             ..saratoga::Limits::default()
         },

@@ -7,10 +7,11 @@
 use bytes::Bytes;
 use engine::{Effect, Engine as _, Input, MemoryStore, Rng, Time};
 
-use super::super::agent::{Agent, Config, Indication, Limits, Pattern};
+use super::super::agent::{Agent, Config, Indication, Limits};
 use super::super::layer::{Content, Event, LinkId, TransferId};
-use super::super::security::{Key, OnFault, Opened, Operation, Policy, Role, Rule, Vectors};
+use super::super::security::{Key, Opened, Operation, Policy, Role, Rule, Vectors};
 use super::attacks::{bytes_of_six, seven, six};
+use super::security::rule;
 use super::world::{chain, endpoint};
 use crate::codec::bp7::{
     Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Extension,
@@ -307,23 +308,6 @@ fn mutate(rng: &mut Rng, draft: &mut Draft, others: &[Draft]) {
             let block = draft.blocks.last_mut().expect("one is left");
             block.data = b"EVIL".to_vec();
         }
-    }
-}
-
-fn rule(role: Role, operation: Operation, targets: &[u64]) -> Rule {
-    let key = match operation {
-        Operation::Integrity(_) => "sign",
-        Operation::Confidentiality(_) => "hide",
-    };
-    Rule {
-        role,
-        operation,
-        source: Pattern::Any,
-        destination: Pattern::Any,
-        targets: targets.to_vec(),
-        key: key.to_owned(),
-        scope: Scope::ALL,
-        on_fault: OnFault::Delete,
     }
 }
 

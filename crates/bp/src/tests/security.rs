@@ -187,7 +187,7 @@ fn example_4_a_signature_is_encrypted_with_what_it_signs() {
     assert_eq!(bytes(&made), expected);
 }
 
-fn rule(role: Role, operation: Operation, targets: &[u64]) -> Rule {
+pub(super) fn rule(role: Role, operation: Operation, targets: &[u64]) -> Rule {
     let key = match operation {
         Operation::Integrity(_) => "sign",
         Operation::Confidentiality(_) => "hide",

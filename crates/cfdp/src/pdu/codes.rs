@@ -130,9 +130,10 @@ pub enum Direction {
 }
 
 /// Header bit "transmission mode" (§5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransmissionMode {
     /// Class 2 (and 4): lost data is retransmitted.
+    #[default]
     Acknowledged,
     /// Class 1 (and 3): sent once.
     Unacknowledged,
@@ -169,13 +170,13 @@ pub enum DeliveryCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordContinuation {
     /// The data holds neither the start nor the end of a record.
-    Middle,
+    Middle = 0,
     /// The first byte starts a record that does not end here.
-    Start,
+    Start = 1,
     /// The last byte ends a record that started earlier.
-    End,
+    End = 2,
     /// The data starts with a record's start and ends with a record's end.
-    StartAndEnd,
+    StartAndEnd = 3,
 }
 
 impl RecordContinuation {
@@ -189,11 +190,6 @@ impl RecordContinuation {
     }
 
     pub(super) const fn bits(self) -> u8 {
-        match self {
-            Self::Middle => 0,
-            Self::Start => 1,
-            Self::End => 2,
-            Self::StartAndEnd => 3,
-        }
+        self as u8
     }
 }

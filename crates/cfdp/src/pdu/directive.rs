@@ -1,9 +1,8 @@
 //! The bodies of file directives and of file data (CCSDS 727.0-B-5 §5.2, §5.3).
 
-use std::fmt;
-
 use wire::checksum::ChecksumType;
 use wire::cursor::{Reader, Writer};
+use wire::list::{Entry, Field as _, List};
 use wire::{DecodeError, EncodeError};
 
 use super::codes::{
@@ -11,7 +10,7 @@ use super::codes::{
     TransactionStatus, Version,
 };
 use super::header::Header;
-use super::tlv::{IdField, Lv, Tlv, Tlvs, nibbles};
+use super::tlv::{IdField, Lv, Tlv, Tlvs, nibbles, tlvs_len, write_tlvs};
 
 /// A part of the file (§5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,7 @@ impl Eof {
         let mut fault_location = None;
         if !reader.is_empty() {
             let offset = reader.offset();
-            let Tlv::EntityId(id) = Tlv::read(reader)? else {
+            let Tlv::EntityId(id) = Tlv::read(reader, ())? else {
                 return Err(DecodeError::invalid(offset, "a fault location is an entity id TLV"));
             };
             fault_location = Some(id);
@@ -145,7 +144,7 @@ impl<'a> Finished<'a> {
         let byte = reader.u8()?;
         let (condition, delivery, file_status) = outcome_from_byte(byte);
         let end_system = header.version == Version::V1 || byte & 0x08 != 0;
-        let tlvs = Tlvs::read(reader)?;
+        let tlvs = Tlvs::read_all(reader, ())?;
         Ok(Self { condition, end_system, delivery, file_status, tlvs })
     }
 
@@ -157,7 +156,7 @@ impl<'a> Finished<'a> {
         let byte = outcome_byte(self.condition, self.delivery, self.file_status)?;
         let end_system = header.version == Version::V0 && self.end_system;
         writer.u8(byte | u8::from(end_system) << 3)?;
-        self.tlvs.write(writer)
+        write_tlvs(&self.tlvs, writer)
     }
 }
 
@@ -247,7 +246,7 @@ impl<'a> Metadata<'a> {
             file_size: reader.uint(header.file_size_len())?,
             source_name: Lv::read(reader)?,
             destination_name: Lv::read(reader)?,
-            tlvs: Tlvs::read(reader)?,
+            tlvs: Tlvs::read_all(reader, ())?,
         })
     }
 
@@ -264,12 +263,12 @@ impl<'a> Metadata<'a> {
         writer.uint(self.file_size, header.file_size_len(), "file size")?;
         self.source_name.write(writer, "source file name")?;
         self.destination_name.write(writer, "destination file name")?;
-        self.tlvs.write(writer)
+        write_tlvs(&self.tlvs, writer)
     }
 
     pub(super) fn encoded_len(&self, header: &Header) -> usize {
         let names = self.source_name.encoded_len() + self.destination_name.encoded_len();
-        1 + header.file_size_len() + names + self.tlvs.encoded_len()
+        1 + header.file_size_len() + names + tlvs_len(&self.tlvs)
     }
 }
 
@@ -292,7 +291,7 @@ impl<'a> Nak<'a> {
         let whole = reader.remaining() / (2 * width) * (2 * width);
         let bytes = reader.take(whole)?;
         reader.finish()?;
-        let requests = SegmentRequests(Requests::Wire { bytes, width });
+        let requests = SegmentRequests::validated(bytes, whole / (2 * width), width);
         Ok(Self { scope_start, scope_end, requests })
     }
 
@@ -330,109 +329,15 @@ impl SegmentRequest {
     pub const METADATA: Self = Self { start: 0, end: 0 };
 }
 
-/// Segment requests of a NAK, received or to be sent. Equal if their fields are equal.
-#[derive(Clone, Copy)]
-pub struct SegmentRequests<'a>(Requests<'a>);
+/// Segment requests of a NAK, received or to be sent, with the width of their offsets. Equal if
+/// their fields are equal.
+pub type SegmentRequests<'a> = List<'a, SegmentRequest, usize>;
 
-#[derive(Clone, Copy)]
-enum Requests<'a> {
-    /// A whole number of pairs of `width` bytes each.
-    Wire {
-        bytes: &'a [u8],
-        width: usize,
-    },
-    Fields(&'a [SegmentRequest]),
-}
-
-impl<'a> SegmentRequests<'a> {
-    /// Creates a list of requests to send, in this order.
-    #[must_use]
-    pub const fn new(fields: &'a [SegmentRequest]) -> Self {
-        Self(Requests::Fields(fields))
-    }
-
-    /// Number of requests.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        match self.0 {
-            Requests::Wire { bytes, width } => bytes.len() / (2 * width),
-            Requests::Fields(fields) => fields.len(),
-        }
-    }
-
-    /// Whether the list is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the requests in order.
-    #[must_use]
-    pub const fn iter(&self) -> SegmentRequestIter<'a> {
-        SegmentRequestIter(self.0)
-    }
-}
-
-impl<'a> IntoIterator for SegmentRequests<'a> {
-    type Item = SegmentRequest;
-    type IntoIter = SegmentRequestIter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<'a> IntoIterator for &SegmentRequests<'a> {
-    type Item = SegmentRequest;
-    type IntoIter = SegmentRequestIter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl PartialEq for SegmentRequests<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for SegmentRequests<'_> {}
-
-impl fmt::Debug for SegmentRequests<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// Iterator over [`SegmentRequests`].
-#[derive(Clone)]
-pub struct SegmentRequestIter<'a>(Requests<'a>);
-
-impl fmt::Debug for SegmentRequestIter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
-    }
-}
-
-impl Iterator for SegmentRequestIter<'_> {
-    type Item = SegmentRequest;
-
-    fn next(&mut self) -> Option<SegmentRequest> {
-        match &mut self.0 {
-            Requests::Wire { bytes, width } => {
-                let mut reader = Reader::new(bytes);
-                let start = reader.uint(*width).ok()?;
-                let end = reader.uint(*width).ok()?;
-                *bytes = reader.rest();
-                Some(SegmentRequest { start, end })
-            }
-            Requests::Fields(fields) => {
-                let (first, rest) = fields.split_first()?;
-                *fields = rest;
-                Some(*first)
-            }
-        }
+impl Entry<'_, usize> for SegmentRequest {
+    #[inline]
+    fn read(reader: &mut Reader<'_>, width: usize) -> Result<Self, DecodeError> {
+        let start = reader.uint(width)?;
+        Ok(Self { start, end: reader.uint(width)? })
     }
 }
 

@@ -103,7 +103,7 @@ impl fmt::Display for Finished<'_> {
         if !self.end_system {
             f.write_str(" not the end system")?;
         }
-        write!(f, "{}", self.tlvs)
+        write_tlvs(f, &self.tlvs)
     }
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Metadata<'_> {
         if self.closure_requested {
             f.write_str(" closure")?;
         }
-        write!(f, "{}", self.tlvs)
+        write_tlvs(f, &self.tlvs)
     }
 }
 
@@ -144,11 +144,9 @@ impl fmt::Display for Nak<'_> {
     }
 }
 
-impl fmt::Display for Tlvs<'_> {
-    /// Writes each TLV after "; ".
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.iter().try_for_each(|tlv| write!(f, "; {tlv}"))
-    }
+/// Writes each TLV after "; ".
+fn write_tlvs(f: &mut fmt::Formatter<'_>, tlvs: &Tlvs<'_>) -> fmt::Result {
+    tlvs.iter().try_for_each(|tlv| write!(f, "; {tlv}"))
 }
 
 impl fmt::Display for Tlv<'_> {

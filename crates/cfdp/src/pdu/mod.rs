@@ -29,13 +29,11 @@ pub use self::codes::{
 };
 pub use self::directive::{
     Ack, Eof, FileData, Finished, KeepAlive, Metadata, Nak, Prompt, SegmentMetadata,
-    SegmentRequest, SegmentRequestIter, SegmentRequests,
+    SegmentRequest, SegmentRequests,
 };
 pub use self::header::{EntityId, Header, TransactionId, Width};
 pub use self::sfo::{SfoReport, SfoRequest, TraceControl};
-pub use self::tlv::{
-    FilestoreRequest, FilestoreResponse, FilestoreStatus, IdField, Lv, Tlv, TlvIter, Tlvs,
-};
+pub use self::tlv::{FilestoreRequest, FilestoreResponse, FilestoreStatus, IdField, Lv, Tlv, Tlvs};
 pub use self::user::{TransactionField, UserOperation};
 
 use self::header::Contents;
@@ -299,7 +297,7 @@ impl<'a> Body<'a> {
                     + data.len()
             }
             Self::Eof(eof) => DIRECTIVE_CODE_LEN + eof.encoded_len(header),
-            Self::Finished(finished) => DIRECTIVE_CODE_LEN + 1 + finished.tlvs.encoded_len(),
+            Self::Finished(finished) => DIRECTIVE_CODE_LEN + 1 + tlv::tlvs_len(&finished.tlvs),
             Self::Ack(_) => DIRECTIVE_CODE_LEN + 2,
             Self::Metadata(metadata) => DIRECTIVE_CODE_LEN + metadata.encoded_len(header),
             Self::Nak(nak) => DIRECTIVE_CODE_LEN + nak.encoded_len(header),

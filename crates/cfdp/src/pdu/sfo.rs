@@ -26,16 +26,17 @@ const CLOSURE_REQUESTED: u8 = 0x08;
 const TOWARD_SENDER: u8 = 0x08;
 
 /// Recipients of the waypoints' reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TraceControl {
     /// None.
-    None,
+    #[default]
+    None = 0,
     /// Original source.
-    Source,
+    Source = 1,
     /// Final destination.
-    Destination,
+    Destination = 2,
     /// Both.
-    Both,
+    Both = 3,
 }
 
 impl TraceControl {
@@ -49,12 +50,7 @@ impl TraceControl {
     }
 
     const fn bits(self) -> u8 {
-        match self {
-            Self::None => 0,
-            Self::Source => 1,
-            Self::Destination => 2,
-            Self::Both => 3,
-        }
+        self as u8
     }
 }
 

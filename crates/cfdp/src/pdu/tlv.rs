@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use wire::cursor::{Reader, Writer};
+use wire::list::{Entry, Field, List};
 use wire::{DecodeError, EncodeError};
 
 use super::codes::{ConditionCode, FaultHandler, FilestoreAction};
@@ -333,12 +334,6 @@ impl<'a> Tlv<'a> {
         }
     }
 
-    /// Length on the wire in bytes, including type and length.
-    #[must_use]
-    pub const fn encoded_len(&self) -> usize {
-        TLV_OVERHEAD + self.value_len()
-    }
-
     const fn value_len(&self) -> usize {
         match self {
             Self::FilestoreRequest(request) => request.encoded_len(),
@@ -350,8 +345,10 @@ impl<'a> Tlv<'a> {
             Self::EntityId(id) => id.width.bytes(),
         }
     }
+}
 
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+impl<'a> Entry<'a> for Tlv<'a> {
+    fn read(reader: &mut Reader<'a>, (): ()) -> Result<Self, DecodeError> {
         let code = reader.u8()?;
         let len = usize::from(reader.u8()?);
         let mut value = reader.part(len)?;
@@ -375,8 +372,14 @@ impl<'a> Tlv<'a> {
         value.finish()?;
         Ok(tlv)
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+impl Field for Tlv<'_> {
+    fn encoded_len(&self) -> usize {
+        TLV_OVERHEAD + self.value_len()
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
         let len = u8::try_from(self.value_len())
             .map_err(|_| EncodeError::TooLarge { field: "TLV value" })?;
         writer.put(&[self.code(), len])?;
@@ -403,128 +406,17 @@ pub(super) fn nibbles(high: u8, low: u8) -> Result<u8, EncodeError> {
 }
 
 /// TLVs at the end of a PDU, received or to be sent. Equal if their fields are equal.
-#[derive(Clone, Copy)]
-pub struct Tlvs<'a>(Source<'a>);
+pub type Tlvs<'a> = List<'a, Tlv<'a>>;
 
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    /// Bytes that the decoder has validated.
-    Wire(&'a [u8]),
-    Fields(&'a [Tlv<'a>]),
+/// Length of TLVs on the wire, in bytes.
+pub(super) fn tlvs_len(tlvs: &Tlvs<'_>) -> usize {
+    tlvs.bytes().map_or_else(|| tlvs.encoded_len(), <[u8]>::len)
 }
 
-impl<'a> Tlvs<'a> {
-    /// No TLVs.
-    pub const NONE: Self = Self(Source::Fields(&[]));
-
-    /// Creates a list of TLVs to send, in this order.
-    #[must_use]
-    pub const fn new(fields: &'a [Tlv<'a>]) -> Self {
-        Self(Source::Fields(fields))
-    }
-
-    /// Returns the TLVs in order.
-    #[must_use]
-    pub const fn iter(&self) -> TlvIter<'a> {
-        TlvIter(self.0)
-    }
-
-    /// Whether the list is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        match self.0 {
-            Source::Wire(bytes) => bytes.is_empty(),
-            Source::Fields(fields) => fields.is_empty(),
-        }
-    }
-
-    /// Length on the wire, in bytes.
-    #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        match self.0 {
-            Source::Wire(bytes) => bytes.len(),
-            Source::Fields(fields) => fields.iter().map(Tlv::encoded_len).sum(),
-        }
-    }
-
-    /// Reads all remaining bytes and validates each TLV.
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let mut look = *reader;
-        while !look.is_empty() {
-            Tlv::read(&mut look)?;
-        }
-        Ok(Self(Source::Wire(reader.rest())))
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        match self.0 {
-            Source::Wire(bytes) => writer.put(bytes),
-            Source::Fields(fields) => fields.iter().try_for_each(|tlv| tlv.write(writer)),
-        }
-    }
-}
-
-impl<'a> IntoIterator for Tlvs<'a> {
-    type Item = Tlv<'a>;
-    type IntoIter = TlvIter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<'a> IntoIterator for &Tlvs<'a> {
-    type Item = Tlv<'a>;
-    type IntoIter = TlvIter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl PartialEq for Tlvs<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for Tlvs<'_> {}
-
-impl fmt::Debug for Tlvs<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// Iterator over [`Tlvs`].
-#[derive(Clone)]
-pub struct TlvIter<'a>(Source<'a>);
-
-impl<'a> Iterator for TlvIter<'a> {
-    type Item = Tlv<'a>;
-
-    fn next(&mut self) -> Option<Tlv<'a>> {
-        match &mut self.0 {
-            Source::Wire(bytes) => {
-                let mut reader = Reader::new(bytes);
-                if reader.is_empty() {
-                    return None;
-                }
-                let tlv = Tlv::read(&mut reader).expect("the decoder has read these bytes before");
-                *bytes = reader.rest();
-                Some(tlv)
-            }
-            Source::Fields(fields) => {
-                let (first, rest) = fields.split_first()?;
-                *fields = rest;
-                Some(*first)
-            }
-        }
-    }
-}
-
-impl fmt::Debug for TlvIter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
+/// Writes TLVs. Received ones keep their bytes, with the reserved bits.
+pub(super) fn write_tlvs(tlvs: &Tlvs<'_>, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+    match tlvs.bytes() {
+        Some(bytes) => writer.put(bytes),
+        None => tlvs.write(writer),
     }
 }

@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
-use engine::{MemoryStore, PathInfo, Rng, Time};
+use engine::{PathInfo, Rng, Time};
+use testing::world::small_buffers;
 
-use super::world::{content, name};
 use crate::pdu::{
     Body, ChecksumType, ConditionCode, DeliveryCode, Direction, EntityId, FileStatus, Header, Lv,
     Metadata, Pdu, Tlvs, TransmissionMode, Version, Width,
 };
 use crate::{Config, Entity, Indication, Limits, NakMode, Naks, PutRequest, Remote, RequestError};
-
-/// Twelve datagrams of 200 bytes, the last one short.
-const SIZE: usize = 2_200;
 
 struct Cfdp {
     mode: TransmissionMode,
@@ -47,13 +44,7 @@ impl Cfdp {
                 transactions: self.transactions,
                 finished: 64,
                 gaps: 64,
-                buffers: session::Buffers {
-                    write_buffer: 64 << 10,
-                    write_piece: 1 << 10,
-                    read_ahead: 4 << 10,
-                    read_piece: 1 << 10,
-                    ..session::Buffers::default()
-                },
+                buffers: small_buffers(),
                 file_size: 1 << 20,
                 ..Limits::default()
             },
@@ -64,7 +55,7 @@ impl Cfdp {
     fn request(&self) -> PutRequest {
         PutRequest {
             destination: 2,
-            source: Some(name("source")),
+            source: Some(conformance::source()),
             destination_name: "copy".to_owned(),
             ..PutRequest::default()
         }
@@ -76,12 +67,6 @@ impl Subject for Cfdp {
 
     fn engine(&self, role: Role, seed: u64) -> Entity {
         Entity::new(self.config(role), Rng::new(seed, "cfdp"))
-    }
-
-    fn prepare(&self, role: Role, store: &mut MemoryStore) {
-        if role == Role::Sender {
-            store.insert(name("source"), content(SIZE));
-        }
     }
 
     fn start(&self, engine: &mut Entity, now: Time) -> bool {
@@ -105,14 +90,6 @@ impl Subject for Cfdp {
             }
             Indication::Abandoned { .. } => Some(Verdict::Failed),
             _ => None,
-        }
-    }
-
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        match receiver.get(&name("copy")) {
-            Some(copy) if *copy == content(SIZE) => Ok(()),
-            Some(copy) => Err(format!("{} bytes arrived, not as they were sent", copy.len())),
-            None => Err("no file arrived".to_owned()),
         }
     }
 

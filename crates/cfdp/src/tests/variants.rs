@@ -292,6 +292,17 @@ fn suspended_transfers_continue_when_resumed() {
     }
 }
 
+/// Ends an outage of both directions after days; then the file arrives.
+fn long_outage(mut world: World, file: &[u8]) {
+    world.lose = Box::new(|_, _, _| true);
+    world.run_until(Time::from_secs(1_000_000));
+    world.lose = Box::new(|_, _, _| false);
+    world.up(0);
+    world.up(1);
+    world.run();
+    arrived(&world, file);
+}
+
 #[test]
 fn no_time_counts_while_the_path_is_down() {
     let file = content(60_000);
@@ -301,13 +312,7 @@ fn no_time_counts_while_the_path_is_down() {
     for side in 0..2 {
         world.input(side, engine::Input::Path(PATH, PathEvent::Down));
     }
-    world.lose = Box::new(|_, _, _| true);
-    world.run_until(Time::from_secs(1_000_000));
-    world.lose = Box::new(|_, _, _| false);
-    world.up(0);
-    world.up(1);
-    world.run();
-    arrived(&world, &file);
+    long_outage(world, &file);
 }
 
 #[test]
@@ -320,13 +325,7 @@ fn a_reception_that_begins_while_the_path_is_down_waits_as_well() {
     world.run_until(Time::from_nanos(35_000_000));
     assert_eq!(world.sides[1].engine.transactions().count(), 1, "what was under way arrives");
     world.input(0, engine::Input::Path(PATH, PathEvent::Down));
-    world.lose = Box::new(|_, _, _| true);
-    world.run_until(Time::from_secs(1_000_000));
-    world.lose = Box::new(|_, _, _| false);
-    world.up(0);
-    world.up(1);
-    world.run();
-    arrived(&world, &file);
+    long_outage(world, &file);
 }
 
 #[test]

@@ -51,11 +51,7 @@ impl Entity {
     ) {
         let messages = |success| {
             let response = UserOperation::DirectoryListingResponse { success, directory, file };
-            let original = UserOperation::OriginatingTransactionId(message::field(asker.original));
-            let mut messages = Vec::new();
-            message::push(&mut messages, &response);
-            message::push(&mut messages, &original);
-            messages
+            message::response(&response, asker.original)
         };
         let permitted = self.core.config.remote(asker.entity).permissions.directory_listing;
         let name = match directory.to_str() {

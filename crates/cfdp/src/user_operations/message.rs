@@ -110,6 +110,14 @@ pub(super) fn push(messages: &mut Vec<Bytes>, operation: &UserOperation<'_>) {
     messages.extend(encode(operation));
 }
 
+/// Messages of a response to the request in transaction `original`.
+pub(super) fn response(operation: &UserOperation<'_>, original: TransactionId) -> Vec<Bytes> {
+    let mut messages = Vec::new();
+    push(&mut messages, operation);
+    push(&mut messages, &UserOperation::OriginatingTransactionId(field(original)));
+    messages
+}
+
 /// Transaction identifier in as few bytes as possible.
 pub(super) fn field(id: TransactionId) -> TransactionField {
     TransactionField::new(id, Width::fitting(id.source.0), Width::fitting(id.sequence))

@@ -81,10 +81,7 @@ impl Entity {
         response: &UserOperation<'_>,
         filestore: &[FilestoreResponse],
     ) {
-        let mut messages = Vec::new();
-        message::push(&mut messages, response);
-        let original = UserOperation::OriginatingTransactionId(message::field(asker.original));
-        message::push(&mut messages, &original);
+        let mut messages = message::response(response, asker.original);
         for response in filestore {
             let short = message::short(response);
             let operation = UserOperation::ProxyFilestoreResponse(short.to_wire());

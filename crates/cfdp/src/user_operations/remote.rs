@@ -30,11 +30,7 @@ impl Entity {
         let messages = |success| {
             let response =
                 UserOperation::RemoteStatusReportResponse { status, success, transaction: field };
-            let original = UserOperation::OriginatingTransactionId(message::field(asker.original));
-            let mut messages = Vec::new();
-            message::push(&mut messages, &response);
-            message::push(&mut messages, &original);
-            messages
+            message::response(&response, asker.original)
         };
         if !permitted {
             self.core.refuse(asker, Refusal::NotPermitted);
@@ -75,11 +71,7 @@ impl Entity {
         } else {
             UserOperation::RemoteResumeResponse { suspended, status, transaction }
         };
-        let original = UserOperation::OriginatingTransactionId(message::field(asker.original));
-        let mut messages = Vec::new();
-        message::push(&mut messages, &response);
-        message::push(&mut messages, &original);
-        self.answer(now, asker, messages);
+        self.answer(now, asker, message::response(&response, asker.original));
     }
 
     /// Whether an entity may inspect or control a transaction.

@@ -37,7 +37,7 @@ pub struct ProxyPutRequest {
 }
 
 /// File, or messages alone, to be forwarded by waypoints.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SfoPutRequest {
     /// The final destination.
     pub destination: u64,
@@ -63,25 +63,6 @@ pub struct SfoPutRequest {
     pub fault_handlers: Vec<(ConditionCode, FaultHandler)>,
     /// Flow label of the hops.
     pub flow_label: Option<Bytes>,
-}
-
-impl Default for SfoPutRequest {
-    fn default() -> Self {
-        Self {
-            destination: 0,
-            source: None,
-            destination_name: String::new(),
-            label: Bytes::new(),
-            trace: TraceControl::None,
-            mode: TransmissionMode::Acknowledged,
-            closure: false,
-            segmentation_control: false,
-            messages: Vec::new(),
-            filestore_requests: Vec::new(),
-            fault_handlers: Vec::new(),
-            flow_label: None,
-        }
-    }
 }
 
 /// Messages under construction; records whether one did not fit.
@@ -323,10 +304,8 @@ impl Entity {
         what: &'static str,
         operation: &UserOperation<'_>,
     ) -> Result<TransactionId, RequestError> {
-        let mut out = Messages::default();
-        out.add(what, operation);
-        let messages = out.finish()?;
-        self.put_messages(now, remote, messages)
+        let message = message::encode(operation).ok_or(RequestError::TooLong(what))?;
+        self.put_messages(now, remote, vec![message])
     }
 
     fn put_messages(

@@ -14,8 +14,8 @@ use crate::Entity;
 use crate::core::Core;
 use crate::indication::TransactionFinished;
 use crate::pdu::{
-    ConditionCode, DeliveryCode, Direction, EntityId, FileStatus, Lv, SfoReport, SfoRequest,
-    TraceControl, TransactionId, TransmissionMode, UserOperation,
+    ConditionCode, Direction, EntityId, Lv, SfoReport, SfoRequest, TraceControl, TransactionId,
+    TransmissionMode, UserOperation,
 };
 use crate::request::{FilestoreResponse, PutRequest};
 
@@ -44,10 +44,7 @@ pub(super) struct Traced {
 struct Outcome<'a> {
     code: u8,
     direction: Direction,
-    condition: ConditionCode,
-    delivery: DeliveryCode,
-    file_status: FileStatus,
-    responses: &'a [FilestoreResponse],
+    finished: &'a TransactionFinished,
 }
 
 impl Hop {
@@ -152,10 +149,7 @@ impl Entity {
         let outcome = Outcome {
             code: SfoReported::DELIVERED,
             direction: Direction::TowardReceiver,
-            condition: finished.condition,
-            delivery: finished.delivery,
-            file_status: finished.file_status,
-            responses: &finished.filestore_responses,
+            finished,
         };
         let purpose = Purpose::Answer { asker: received.asker(), spool: None };
         self.send_report(now, &traced, traced.source, outcome, purpose);
@@ -176,10 +170,7 @@ impl Entity {
         let outcome = Outcome {
             code: if good { SfoReported::FORWARDED } else { SfoReported::FAILED },
             direction: Direction::TowardSender,
-            condition: finished.condition,
-            delivery: finished.delivery,
-            file_status: finished.file_status,
-            responses: &[],
+            finished,
         };
         let traced = &hop.traced;
         let (to_source, to_destination) = match traced.trace {
@@ -201,7 +192,7 @@ impl Entity {
         now: Time,
         traced: &Traced,
         to: u64,
-        outcome: Outcome<'_>,
+        Outcome { code, direction, finished }: Outcome<'_>,
         purpose: Purpose,
     ) {
         let own = self.core.config.entity;
@@ -228,14 +219,16 @@ impl Entity {
             destination: message::entity(traced.destination),
             reporter: message::entity(own),
             prior_waypoints: traced.prior_waypoints,
-            report_code: outcome.code,
-            condition: outcome.condition,
-            direction: outcome.direction,
-            delivery: outcome.delivery,
-            file_status: outcome.file_status,
+            report_code: code,
+            condition: finished.condition,
+            direction,
+            delivery: finished.delivery,
+            file_status: finished.file_status,
         };
         message::push(&mut messages, &UserOperation::SfoReport(report));
-        for response in outcome.responses {
+        // Only the destination reports filestore responses.
+        let is_destination = direction == Direction::TowardReceiver;
+        for response in finished.filestore_responses.iter().filter(|_| is_destination) {
             let short = message::short(response);
             let operation = UserOperation::SfoFilestoreResponse(short.to_wire());
             message::push(&mut messages, &operation);

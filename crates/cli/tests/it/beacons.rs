@@ -9,30 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Set in the namespace.
-const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
-
 /// Runs the test `name` again in its own namespace, at most a minute; `true` if this is that run.
 fn inside(name: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
     let setup = "ip link set lo up multicast on && ip route add 224.0.0.0/4 dev lo src 127.0.0.1 && \
          ip addr add 127.0.0.9/32 dev lo scope link";
-    let unshare = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--map-root-user", "timeout", "60", "sh", "-c", script]);
-        command.arg("sh").arg(std::env::current_exe().unwrap()).arg(name);
-        command
-    };
-    if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
-        testing::skipped!("no network namespace can be made here");
-        return false;
-    }
-    let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");
-    let status = unshare(&run).env(INSIDE, "1").status().unwrap();
-    assert!(status.success());
-    false
+    testing::namespace::is_inside(name, setup, 60)
 }
 
 fn slowlight(arguments: &[&str]) -> Output {

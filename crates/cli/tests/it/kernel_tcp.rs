@@ -200,17 +200,67 @@ fn runs_with_late_timers_are_not_trusted() {
     assert_eq!(wide["exactness"]["doubts"], serde_json::json!([]), "{wide}");
 }
 
+/// The program that plays both ends of an emulated link, in a folder of its own.
+struct Script {
+    folder: tempfile::TempDir,
+}
+
+impl Script {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("peer.py"), PEER).unwrap();
+        Self { folder }
+    }
+
+    /// Command that plays an end.
+    fn end(&self, arguments: &str) -> String {
+        let place = self.folder.path().display();
+        format!("python3 {place}/peer.py {SLOWLIGHT} {place} {arguments}")
+    }
+
+    /// Runs both ends over a link with these options; they must succeed. Returns their output.
+    fn run<'a>(
+        &self,
+        link: impl IntoIterator<Item = &'a str>,
+        far: &str,
+        near: &str,
+    ) -> (String, String) {
+        let mut command = Command::new("timeout");
+        command.args(["90", SLOWLIGHT, "link"]).args(link);
+        command.args(["--server", &self.end(far), "--", "sh", "-c", &self.end(near)]);
+        let output = command.output().unwrap();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{far}, {near}: {out}{err}");
+        (out, err)
+    }
+
+    fn captures(&self) -> String {
+        self.folder.path().join("captures").display().to_string()
+    }
+
+    /// Lines of tshark about the packets at the near end that match a filter.
+    fn tshark(&self, filter: &str, options: &[&str]) -> String {
+        let mut command = Command::new("tshark");
+        command.args(["-r", &(self.captures() + "/near.pcapng"), "-Y", filter]).args(options);
+        text(&command.output().unwrap().stdout)
+    }
+}
+
+fn has_tshark() -> bool {
+    let has = Command::new("tshark").arg("--version").output().is_ok();
+    if !has {
+        testing::skipped!("there is no tshark");
+    }
+    has
+}
+
 /// Over an emulated link that loses packets or changes their order, to a kernel at its far end.
 #[test]
 fn files_arrive_intact_over_lossy_reordering_links() {
     if !possible() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("peer.py");
-    fs::write(&script, PEER).unwrap();
-    let script = script.to_str().unwrap();
-    let place = folder.path().to_str().unwrap();
+    let script = Script::new();
     // Some 30 packets fall within 3 ms, so delayed ones look lost to a sender that counts three
     // duplicates.
     let links = [
@@ -222,18 +272,14 @@ fn files_arrive_intact_over_lossy_reordering_links() {
     ];
     for (link, way) in links.iter().flat_map(|link| [(link, "send"), (link, "recv")]) {
         let (errors, options) = *link;
-        let python = format!("python3 {script} {SLOWLIGHT} {place}");
-        let server = format!("{python} far-{way} 1000000");
-        let program = format!("{python} near-{way} 1000000 {options}");
-        let mut command = Command::new("timeout");
-        command.args(["90", SLOWLIGHT, "link", "--delay", "5 ms"]);
-        command.args(errors.split('|').flat_map(|option| option.splitn(2, ' ')));
-        command.args(["--rate", "100 Mbit/s", "--server", &server, "--", "sh", "-c", &program]);
-        let output = command.output().unwrap();
-        let message = text(&output.stdout) + &text(&output.stderr);
-        assert!(output.status.success(), "{link:?} {way}: {message}");
+        let errors_of_link = errors.split('|').flat_map(|option| option.splitn(2, ' '));
+        let (out, _) = script.run(
+            ["--delay", "5 ms", "--rate", "100 Mbit/s"].into_iter().chain(errors_of_link),
+            &format!("far-{way} 1000000"),
+            &format!("near-{way} 1000000 {options}"),
+        );
         if way == "send" && errors.contains("--per") {
-            let report = json(&text(&output.stdout));
+            let report = json(&out);
             assert!(report["connection"]["retransmissions"].as_u64().unwrap() > 0, "{report}");
         }
     }
@@ -245,64 +291,33 @@ fn simultaneous_open_gives_one_connection() {
     if !possible() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("peer.py");
-    fs::write(&script, PEER).unwrap();
-    let (script, place) = (script.to_str().unwrap(), folder.path().to_str().unwrap());
-    let python = format!("python3 {script} {SLOWLIGHT} {place}");
-    let captures = folder.path().join("captures");
-    let mut command = Command::new("timeout");
-    command.args(["90", SLOWLIGHT, "link", "--delay", "2 s", "--pcap"]).arg(&captures);
-    command.args(["--server", &format!("{python} far-opens-too 20000"), "--", "sh", "-c"]);
-    command.arg(format!("{python} near-opens-too 20000"));
-    let output = command.output().unwrap();
-    let message = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success(), "{message}");
-    if Command::new("tshark").arg("--version").output().is_err() {
-        testing::skipped!("there is no tshark");
+    let script = Script::new();
+    let link = ["--delay", "2 s", "--pcap", &script.captures()];
+    let (out, err) = script.run(link, "far-opens-too 20000", "near-opens-too 20000");
+    if !has_tshark() {
         return;
     }
     for host in ["10.9.0.2", "10.0.0.1"] {
-        let mut command = Command::new("tshark");
-        command.args(["-r", captures.join("near.pcapng").to_str().unwrap(), "-Y"]);
-        command.arg(format!("tcp.flags.syn == 1 && tcp.flags.ack == 0 && ip.src == {host}"));
-        let syns = text(&command.output().unwrap().stdout);
-        assert!(!syns.is_empty(), "{host} did not ask: {message}");
+        let syn = format!("tcp.flags.syn == 1 && tcp.flags.ack == 0 && ip.src == {host}");
+        assert!(!script.tshark(&syn, &[]).is_empty(), "{host} sent no SYN: {out}{err}");
     }
 }
 
 #[test]
 fn packets_are_in_order_for_tshark() {
-    if !possible() {
+    if !possible() || !has_tshark() {
         return;
     }
-    if Command::new("tshark").arg("--version").output().is_err() {
-        testing::skipped!("there is no tshark");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("peer.py");
-    fs::write(&script, PEER).unwrap();
-    let (script, place) = (script.to_str().unwrap(), folder.path().to_str().unwrap());
-    let python = format!("python3 {script} {SLOWLIGHT} {place}");
-    let captures = folder.path().join("captures");
-    let mut command = Command::new("timeout");
-    command.args(["90", SLOWLIGHT, "link", "--delay", "5 ms", "--per", "0.02", "--pcap"]);
-    command.arg(&captures).args(["--server", &format!("{python} far-send 500000"), "--"]);
-    command.args(["sh", "-c", &format!("{python} near-send 500000")]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let tshark = |filter: &str| {
-        let mut command = Command::new("tshark");
-        command.args(["-r", captures.join("near.pcapng").to_str().unwrap(), "-Y", filter]);
-        command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
-        // Otherwise tshark assumes the usual protocol of this port.
-        command.args(["-d", "tcp.port==5000,data"]);
-        text(&command.output().unwrap().stdout)
-    };
-    let wrong = tshark("_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0");
-    assert_eq!(wrong, "");
-    let good = tshark("ip.src == 10.9.0.2 && tcp.len > 0 && tcp.checksum.status == 1");
+    let script = Script::new();
+    let link = ["--delay", "5 ms", "--per", "0.02", "--pcap", &script.captures()];
+    script.run(link, "far-send 500000", "near-send 500000");
+    let mut options = vec!["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"];
+    // Otherwise tshark assumes the usual protocol of this port.
+    options.extend(["-d", "tcp.port==5000,data"]);
+    let wrong = "_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0";
+    assert_eq!(script.tshark(wrong, &options), "");
+    let good = "ip.src == 10.9.0.2 && tcp.len > 0 && tcp.checksum.status == 1";
+    let good = script.tshark(good, &options);
     assert!(good.lines().count() > 300, "{good}");
 }
 

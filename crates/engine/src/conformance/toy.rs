@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{PATH, Role, Subject, Verdict};
+use super::{PATH, Role, Subject, Verdict, copy, source};
 use crate::{
     Completion, Deadline, Effect, EffectError, Engine, FileId, FileName, FilestoreRequest, Input,
-    MemoryStore, OpenMode, PathEvent, Rng, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    OpenMode, PathEvent, Rng, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 const DATA: u8 = 1;
@@ -209,7 +209,7 @@ impl Toy {
             (Phase::Syncing(file), Ok(_)) => {
                 receiving.phase = Phase::Installing;
                 self.effects.push_back(StoreEffect::Close { file }.into());
-                let request = FilestoreRequest::Install { from: spool, to: target() };
+                let request = FilestoreRequest::Install { from: spool, to: copy() };
                 self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
             }
             (Phase::Installing, Ok(_)) => {
@@ -270,7 +270,7 @@ impl Toy {
         }
         if !known && self.bug == Bug::EmptiesAtFirstByte {
             let (ticket, mode) = (Ticket(u64::MAX), OpenMode::Truncate);
-            self.effects.push_back(StoreEffect::Open { ticket, name: target(), mode }.into());
+            self.effects.push_back(StoreEffect::Open { ticket, name: copy(), mode }.into());
         }
         let receiving = self.receiving.entry(datagram.transfer).or_insert_with(|| Receiving {
             phase: Phase::Collecting,
@@ -446,20 +446,8 @@ impl Engine for Toy {
     }
 }
 
-fn source() -> FileName {
-    FileName::file("in.bin").expect("a plain name")
-}
-
-fn target() -> FileName {
-    FileName::file("out.bin").expect("a plain name")
-}
-
 /// 15 chunks, the last of 47 bytes.
-pub(super) fn content() -> Vec<u8> {
-    let mut content = vec![0; 1_447];
-    Rng::new(3, "content").fill(&mut content);
-    content
-}
+const SIZE: usize = 1_447;
 
 pub(super) struct ToySubject(pub(super) Bug);
 
@@ -470,10 +458,8 @@ impl Subject for ToySubject {
         Toy::new(self.0, seed)
     }
 
-    fn prepare(&self, role: Role, store: &mut MemoryStore) {
-        if role == Role::Sender {
-            store.insert(source(), content());
-        }
+    fn size(&self) -> usize {
+        SIZE
     }
 
     fn start(&self, engine: &mut Toy, _now: Time) -> bool {
@@ -483,14 +469,6 @@ impl Subject for ToySubject {
 
     fn verdict(&self, _role: Role, indication: &Verdict) -> Option<Verdict> {
         Some(*indication)
-    }
-
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        match receiver.get(&target()) {
-            Some(got) if got == content() => Ok(()),
-            Some(got) => Err(format!("out.bin has {} bytes and is not the file", got.len())),
-            None => Err("there is no out.bin".to_owned()),
-        }
     }
 
     fn is_busy(&self, engine: &Toy) -> bool {

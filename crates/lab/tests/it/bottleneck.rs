@@ -62,3 +62,15 @@ pub(crate) fn bottleneck(
     assert!(run.succeeded(), "{run:?}");
     run
 }
+
+/// Share of its packets that a bottleneck lost.
+pub(crate) fn lost(run: &Run) -> f64 {
+    let link = &run.links[0];
+    link.lost.values().sum::<u64>() as f64 / link.pushed as f64
+}
+
+/// Goodput in Mbit/s.
+pub(crate) fn goodput(run: &Run, index: usize) -> f64 {
+    let transfer = &run.transfers[index];
+    8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
+}

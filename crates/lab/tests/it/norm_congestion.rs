@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use lab::run::{Recorders, Run};
+use lab::run::Recorders;
 use norm::message::{self, Body, Command, Message};
 use slowlight_lab as lab;
 
-use crate::bottleneck::bottleneck;
+use crate::bottleneck::{bottleneck, goodput, lost};
 use crate::runs::{Shared, row, run_once};
 
 /// Rates in a sender's probes, in Mbit/s, and their times.
@@ -22,18 +22,6 @@ fn rates(capture: &Shared) -> Vec<(f64, f64)> {
         }
     };
     records.iter().filter_map(rate).collect()
-}
-
-/// Share of its packets that a bottleneck lost.
-fn lost(run: &Run) -> f64 {
-    let link = &run.links[0];
-    link.lost.values().sum::<u64>() as f64 / link.pushed as f64
-}
-
-/// Goodput in Mbit/s.
-fn goodput(run: &Run, index: usize) -> f64 {
-    let transfer = &run.transfers[index];
-    8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use lab::run::{Recorders, Run};
 use slowlight_lab as lab;
 
-use crate::bottleneck::bottleneck;
+use crate::bottleneck::{bottleneck, goodput, lost};
 use crate::runs::{Shared, row, run_once};
 
 #[test]
@@ -148,18 +148,6 @@ fn packets_of_the_program_of_2011() {
     println!("{last:.4} s to the last packet, {status:.4} s to the STATUS");
     assert!(near(last, 4.599), "{last}");
     assert!(near(status, 2.60), "{status}");
-}
-
-/// Share of its packets that a bottleneck lost.
-fn lost(run: &Run) -> f64 {
-    let link = &run.links[0];
-    link.lost.values().sum::<u64>() as f64 / link.pushed as f64
-}
-
-/// Goodput in Mbit/s.
-fn goodput(run: &Run, index: usize) -> f64 {
-    let transfer = &run.transfers[index];
-    8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Body, CancelReason, Data, DataKind, End, Report, Segment, SessionId};
+use super::{Body, Data, DataKind, End, Report, Segment, SessionId};
 
 /// Maximum claims shown; if there are more, only their number is shown.
 const CLAIMS_SHOWN: usize = 8;
@@ -43,20 +43,6 @@ impl fmt::Display for End {
         f.write_str(match self {
             Self::Sender => "sender",
             Self::Receiver => "receiver",
-        })
-    }
-}
-
-impl fmt::Display for CancelReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::User => "the client service wanted it",
-            Self::Unreachable => "the client service cannot be reached",
-            Self::RetransmissionLimit => "retransmission limit reached",
-            Self::Miscolored => "miscolored data",
-            Self::System => "an error of the system",
-            Self::CycleLimit => "limit of retransmission cycles reached",
-            Self::Other(code) => return write!(f, "reason {code}"),
         })
     }
 }

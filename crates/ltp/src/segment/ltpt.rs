@@ -74,15 +74,14 @@ pub struct Congestion {
     pub retry_after_s: u64,
 }
 
-/// Resource that a node lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CongestionReason {
-    /// 0: storage.
-    Storage,
-    /// 1: contact time with the next node.
-    Contact,
-    /// A code without a name.
-    Other(u8),
+wire::codes! {
+    /// Resource that a node lacks.
+    CongestionReason {
+        /// Storage.
+        Storage = 0;
+        /// Contact time with the next node.
+        Contact = 1;
+    }
 }
 
 /// Hop limit and expiry of a block.
@@ -214,28 +213,6 @@ impl End {
         out.extend(self.port.to_be_bytes());
         sdnv::append(&mut out, self.service);
         out
-    }
-}
-
-impl CongestionReason {
-    /// Returns the reason with this code.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Self {
-        match code {
-            0 => Self::Storage,
-            1 => Self::Contact,
-            other => Self::Other(other),
-        }
-    }
-
-    /// Returns the code on the wire.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Storage => 0,
-            Self::Contact => 1,
-            Self::Other(code) => code,
-        }
     }
 }
 

@@ -12,11 +12,13 @@ mod tests;
 mod unit;
 
 use wire::cursor::{Reader, Writer};
+use wire::named_codes;
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 pub(crate) use self::least::least_segment;
 pub use self::list::{Claim, Claims, Extension, Extensions};
+use self::list::{header_count, read_claims};
 pub use self::unit::{AGGREGATION_SERVICE, Unit};
 
 /// The UDP and DCCP port of LTP (RFC 7122).
@@ -79,52 +81,21 @@ pub enum End {
     Receiver,
 }
 
-/// Reason for cancelling a session (§3.2.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CancelReason {
-    /// 0, USR_CNCLD: the client service cancelled it.
-    User,
-    /// 1, UNREACH: the client service cannot be reached.
-    Unreachable,
-    /// 2, RLEXC: a segment reached its retransmission limit.
-    RetransmissionLimit,
-    /// 3, MISCOLORED: red data arrived where green was expected, or the reverse.
-    Miscolored,
-    /// 4, SYS_CNCLD: a system error.
-    System,
-    /// 5, RXMTCYCEXC: too many cycles of reports and retransmissions.
-    CycleLimit,
-    /// Code that the specification does not define.
-    Other(u8),
-}
-
-impl CancelReason {
-    /// Returns the reason with this code.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Self {
-        match code {
-            0 => Self::User,
-            1 => Self::Unreachable,
-            2 => Self::RetransmissionLimit,
-            3 => Self::Miscolored,
-            4 => Self::System,
-            5 => Self::CycleLimit,
-            other => Self::Other(other),
-        }
-    }
-
-    /// Returns the code on the wire.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::User => 0,
-            Self::Unreachable => 1,
-            Self::RetransmissionLimit => 2,
-            Self::Miscolored => 3,
-            Self::System => 4,
-            Self::CycleLimit => 5,
-            Self::Other(code) => code,
-        }
+named_codes! {
+    /// Reason for cancelling a session (§3.2.4).
+    CancelReason(u8, "reason {}") {
+        /// USR_CNCLD: the client service cancelled it.
+        User = 0, "the client service wanted it";
+        /// UNREACH: the client service cannot be reached.
+        Unreachable = 1, "the client service cannot be reached";
+        /// RLEXC: a segment reached its retransmission limit.
+        RetransmissionLimit = 2, "retransmission limit reached";
+        /// MISCOLORED: red data arrived where green was expected, or the reverse.
+        Miscolored = 3, "miscolored data";
+        /// SYS_CNCLD: a system error.
+        System = 4, "an error of the system";
+        /// RXMTCYCEXC: too many cycles of reports and retransmissions.
+        CycleLimit = 5, "limit of retransmission cycles reached";
     }
 }
 
@@ -294,9 +265,9 @@ impl<'a> Segment<'a> {
         let originator = sdnv::read(reader)?;
         let number = sdnv::read(reader)?;
         let counts = reader.u8()?;
-        let header = Extensions::read(reader, counts >> 4)?;
+        let header = Extensions::read(reader, usize::from(counts >> 4), ())?;
         let body = Body::read(control & 0x0f, reader)?;
-        let trailer = Extensions::read(reader, counts & 0x0f)?;
+        let trailer = Extensions::read(reader, usize::from(counts & 0x0f), ())?;
         Ok(Self { session: SessionId { originator, number }, header, body, trailer })
     }
 
@@ -320,7 +291,7 @@ impl<'a> Segment<'a> {
         writer.u8(self.body.code())?;
         sdnv::write(&mut writer, self.session.originator)?;
         sdnv::write(&mut writer, self.session.number)?;
-        writer.u8(self.header.count()? << 4 | self.trailer.count()?)?;
+        writer.u8(header_count(&self.header)? << 4 | header_count(&self.trailer)?)?;
         self.header.write(&mut writer)?;
         self.body.write(&mut writer)?;
         self.trailer.write(&mut writer)?;
@@ -389,6 +360,7 @@ impl<'a> Body<'a> {
                     + sdnv::len(report.checkpoint)
                     + sdnv::len(report.upper)
                     + sdnv::len(report.lower)
+                    + sdnv::len(report.claims.len() as u64)
                     + report.claims.encoded_len()
             }
             Self::ReportAck { serial } => sdnv::len(*serial),
@@ -404,6 +376,7 @@ impl<'a> Body<'a> {
                 for value in [report.serial, report.checkpoint, report.upper, report.lower] {
                     sdnv::write(writer, value)?;
                 }
+                sdnv::write(writer, report.claims.len() as u64)?;
                 report.claims.write(writer)
             }
             Self::ReportAck { serial } => sdnv::write(writer, *serial),
@@ -466,7 +439,7 @@ impl<'a> Report<'a> {
         if lower > upper {
             return Err(DecodeError::invalid(at, "a report's bounds are the wrong way round"));
         }
-        let claims = Claims::read(reader, upper - lower)?;
+        let claims = read_claims(reader, upper - lower)?;
         Ok(Self { serial, checkpoint, upper, lower, claims })
     }
 }

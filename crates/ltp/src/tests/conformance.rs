@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
-use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
+use engine::{Rng, Time};
+use testing::world::small_buffers;
 
 use crate::cookies::Cookies;
 use crate::sealed::Sealed;
@@ -14,24 +15,11 @@ use crate::{
     SendRequest,
 };
 
-/// Twelve segments of 200 bytes, the last one short.
-const SIZE: usize = 2_200;
-
 #[derive(Default)]
 struct Ltp {
     red: Red,
     remote: Remote,
     cookies: bool,
-}
-
-fn name(path: &str) -> FileName {
-    FileName::file(path).expect("a plain name")
-}
-
-fn content() -> Vec<u8> {
-    let mut content = vec![0; SIZE];
-    Rng::new(7, "content").fill(&mut content);
-    content
 }
 
 impl Subject for Ltp {
@@ -50,13 +38,7 @@ impl Subject for Ltp {
                 gaps: 64,
                 units: 4 << 10,
                 units_total: 32 << 10,
-                buffers: session::Buffers {
-                    write_buffer: 64 << 10,
-                    write_piece: 1 << 10,
-                    read_ahead: 4 << 10,
-                    read_piece: 1 << 10,
-                    ..session::Buffers::default()
-                },
+                buffers: small_buffers(),
                 block: 1 << 20,
                 ..Limits::default()
             },
@@ -65,16 +47,10 @@ impl Subject for Ltp {
         Node::new(config, Rng::new(seed, "ltp"))
     }
 
-    fn prepare(&self, role: Role, store: &mut MemoryStore) {
-        if role == Role::Sender {
-            store.insert(name("source"), content());
-        }
-    }
-
     fn start(&self, engine: &mut Node, now: Time) -> bool {
         let request = SendRequest {
             destination: 2,
-            source: name("source"),
+            source: conformance::source(),
             name: "copy".into(),
             red: self.red,
         };
@@ -101,14 +77,6 @@ impl Subject for Ltp {
         }
     }
 
-    fn check(&self, store: &MemoryStore) -> Result<(), String> {
-        match store.get(&name("copy")) {
-            Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other bytes", found.len())),
-            None => Err("there is no file".into()),
-        }
-    }
-
     fn is_busy(&self, engine: &Node) -> bool {
         engine.sessions().next().is_some()
     }
@@ -119,10 +87,6 @@ impl Subject for Ltp {
 
     fn memory_max(&self) -> usize {
         16 * (16 << 10) + (32 << 10) + 2 * (64 << 10) + (64 + 256) * 512
-    }
-
-    fn path(&self) -> PathInfo {
-        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     fn is_reliable(&self) -> bool {
@@ -191,7 +155,8 @@ fn mixed_colours_keep_the_contract() {
 
 #[test]
 fn a_red_part_that_ends_in_the_description_keeps_the_contract() {
-    let subject = Ltp { red: Red::Prefix(SIZE as u64 + 10), ..Ltp::default() };
+    let red = Red::Prefix(Ltp::default().size() as u64 + 10);
+    let subject = Ltp { red, ..Ltp::default() };
     conformance::check_all(&subject, &Options::default());
 }
 

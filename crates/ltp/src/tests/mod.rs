@@ -13,4 +13,4 @@ mod restarts;
 mod security;
 mod thin;
 mod units;
-mod world;
+pub(crate) mod world;

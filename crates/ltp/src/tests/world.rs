@@ -130,7 +130,7 @@ fn describe(datagram: &[u8], serials: &mut [Option<u64>; 2]) -> String {
 }
 
 /// Name in the specification (§3.2.4).
-fn reason_name(reason: CancelReason) -> &'static str {
+pub(crate) fn reason_name(reason: CancelReason) -> &'static str {
     match reason {
         CancelReason::User => "USR_CNCLD",
         CancelReason::Unreachable => "UNREACH",

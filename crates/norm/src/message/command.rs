@@ -19,10 +19,10 @@
 use wire::cursor::{Reader, Writer};
 use wire::{DecodeError, EncodeError};
 
-use super::extension::{self, EXT_CC, EXT_RATE, Extensions};
+use super::extension::{self, EXT_CC, EXT_RATE, Extensions, read_extensions};
 use super::fec::{PayloadId, Scheme};
 use super::feedback::{CcFeedback, SendTime};
-use super::list::{CcNodes, NodeList, ObjectList};
+use super::list::{CcNodes, NodeList, ObjectList, read_list};
 use super::request::Requests;
 use super::{Area, Sender};
 
@@ -184,11 +184,11 @@ impl<'a> Command<'a> {
     pub(super) fn read(area: Area<'a>, field_bits: u8) -> Result<Self, DecodeError> {
         let (mut header, mut payload) = (area.header, area.payload);
         let sender = Sender::read(&mut header)?;
-        let plain = |header| Ok::<_, DecodeError>(Extensions::read(header, None)?.1);
+        let plain = |header| Ok::<_, DecodeError>(read_extensions(header, None)?.1);
         Ok(match header.u8()? {
             FLUSH => {
                 let (fec, object, id) = read_place(&mut header, field_bits)?;
-                let (others, ackers) = (plain(header)?, NodeList::read(payload)?);
+                let (others, ackers) = (plain(header)?, read_list(payload, 4)?);
                 Self::Flush { sender, fec, object, id, others, ackers }
             }
             EOT => {
@@ -198,14 +198,14 @@ impl<'a> Command<'a> {
             }
             SQUELCH => {
                 let (fec, object, id) = read_place(&mut header, field_bits)?;
-                let (others, invalid) = (plain(header)?, ObjectList::read(payload)?);
+                let (others, invalid) = (plain(header)?, read_list(payload, 2)?);
                 Self::Squelch { sender, fec, object, id, others, invalid }
             }
             CC => Self::read_cc(sender, header, payload)?,
             REPAIR_ADV => {
                 let flags = header.u8()?;
                 header.u16()?;
-                let (cc, others) = Extensions::read(header, Some(EXT_CC))?;
+                let (cc, others) = read_extensions(header, Some(EXT_CC))?;
                 let cc = cc.map(CcFeedback::read).transpose()?;
                 let requests = Requests::read(payload, field_bits)?;
                 Self::RepairAdv { sender, flags, cc, others, requests }
@@ -213,7 +213,7 @@ impl<'a> Command<'a> {
             ACK_REQ => {
                 header.u8()?;
                 let (kind, id) = (header.u8()?, header.u8()?);
-                let (others, ackers) = (plain(header)?, NodeList::read(payload)?);
+                let (others, ackers) = (plain(header)?, read_list(payload, 4)?);
                 Self::AckReq { sender, kind, id, others, ackers }
             }
             APPLICATION => {
@@ -235,7 +235,7 @@ impl<'a> Command<'a> {
         let reserved = header.u8()?;
         let sequence = header.u16()?;
         let send_time = SendTime::read(&mut header)?;
-        let (rate, others) = Extensions::read(header, Some(EXT_RATE))?;
+        let (rate, others) = read_extensions(header, Some(EXT_RATE))?;
         let rate = match rate {
             Some(mut content) => {
                 content.u8()?;
@@ -243,7 +243,7 @@ impl<'a> Command<'a> {
             }
             None => None,
         };
-        let nodes = CcNodes::read(payload)?;
+        let nodes = read_list(payload, 8)?;
         Ok(Self::Cc { sender, reserved, sequence, send_time, rate, others, nodes })
     }
 
@@ -266,7 +266,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    pub(super) const fn payload_len(&self) -> usize {
+    pub(super) fn payload_len(&self) -> usize {
         match self {
             Self::Flush { ackers, .. } | Self::AckReq { ackers, .. } => ackers.encoded_len(),
             Self::Eot { .. } => 0,

@@ -6,9 +6,8 @@
 //! | 1 | below 128: `hel`, the length of the whole extension in words of 4 bytes |
 //! | … | below 128: content, 2 bytes less than those words; from 128 on: 3 bytes |
 
-use std::fmt;
-
 use wire::cursor::{Reader, Writer};
+use wire::list::{Entry, Field, List};
 use wire::{DecodeError, EncodeError};
 
 /// Type of congestion control feedback.
@@ -31,118 +30,65 @@ pub struct Extension<'a> {
     pub value: &'a [u8],
 }
 
-/// Header extensions of a message that have no field of their own.
-#[derive(Clone, Copy)]
-pub struct Extensions<'a>(Source<'a>);
+/// Header extensions of a message that have no field of their own. Received bytes may also hold
+/// extensions of one type for which the message has a field; the list omits those.
+pub type Extensions<'a> = List<'a, Extension<'a>, Option<u8>>;
 
-/// Fields to be written, or validated bytes. The bytes may also hold extensions of a type for
-/// which the message has a field.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    Fields(&'a [Extension<'a>]),
-    Bytes { bytes: &'a [u8], known: Option<u8> },
+/// Returns the content of the first extension of a type.
+pub(crate) fn find_extension<'a>(extensions: &Extensions<'a>, kind: u8) -> Option<&'a [u8]> {
+    extensions.iter().find(|extension| extension.kind == kind).map(|extension| extension.value)
 }
 
-impl<'a> Extensions<'a> {
-    /// No extensions.
-    pub const NONE: Self = Self(Source::Fields(&[]));
-
-    /// Creates a list of extensions to send.
-    #[must_use]
-    pub const fn new(extensions: &'a [Extension<'a>]) -> Self {
-        Self(Source::Fields(extensions))
-    }
-
-    /// Whether the list is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
-
-    /// Returns the extensions in order.
-    pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
-        let (fields, bytes, known) = match self.0 {
-            Source::Fields(fields) => (fields, &[][..], None),
-            Source::Bytes { bytes, known } => (&[][..], bytes, known),
-        };
-        let mut reader = Reader::new(bytes);
-        let read = std::iter::from_fn(move || {
-            loop {
-                let (extension, _) = Extension::read(&mut reader).ok()?;
-                if Some(extension.kind) != known {
-                    return Some(extension);
-                }
-            }
-        });
-        fields.iter().copied().chain(read)
-    }
-
-    /// Returns the content of the first extension of a type.
-    #[must_use]
-    pub fn find(&self, kind: u8) -> Option<&'a [u8]> {
-        self.iter().find(|extension| extension.kind == kind).map(|extension| extension.value)
-    }
-
-    /// Reads the rest of a header. Returns the content of the first extension of type `known`
-    /// separately, and omits all of that type from the list.
-    pub(super) fn read(
-        mut reader: Reader<'a>,
-        known: Option<u8>,
-    ) -> Result<(Option<Reader<'a>>, Self), DecodeError> {
-        if reader.is_empty() {
-            return Ok((None, Self::NONE));
+/// Reads the rest of a header. Returns the content of the first extension of type `known`
+/// separately, and omits all of that type from the list.
+pub(super) fn read_extensions(
+    mut reader: Reader<'_>,
+    known: Option<u8>,
+) -> Result<(Option<Reader<'_>>, Extensions<'_>), DecodeError> {
+    let bytes = reader.left();
+    let mut found = None;
+    let mut count = 0;
+    while !reader.is_empty() {
+        let (extension, content) = Extension::read_any(&mut reader)?;
+        if Some(extension.kind) != known {
+            count += 1;
+        } else if found.is_none() {
+            found = Some(content);
         }
-        let bytes = reader.left();
-        let mut found = None;
-        while !reader.is_empty() {
-            let (extension, content) = Extension::read(&mut reader)?;
-            if found.is_none() && Some(extension.kind) == known {
-                found = Some(content);
+    }
+    Ok((found, Extensions::validated(bytes, count, known)))
+}
+
+impl<'a> Entry<'a, Option<u8>> for Extension<'a> {
+    fn read(reader: &mut Reader<'a>, known: Option<u8>) -> Result<Self, DecodeError> {
+        loop {
+            let (extension, _) = Self::read_any(reader)?;
+            if Some(extension.kind) != known {
+                return Ok(extension);
             }
         }
-        Ok((found, Self(Source::Bytes { bytes, known })))
-    }
-
-    /// Length on the wire, in bytes.
-    pub(super) fn encoded_len(&self) -> usize {
-        self.iter().map(|extension| extension.encoded_len()).sum()
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        for extension in self.iter() {
-            let len = extension.encoded_len();
-            if !len.is_multiple_of(4) || (extension.kind >= FIXED_LENGTH && len != 4) {
-                return Err(EncodeError::Conflict("a header extension is not made of whole words"));
-            }
-            write_head(writer, extension.kind, len)?;
-            writer.put(extension.value)?;
-        }
-        Ok(())
     }
 }
 
-impl PartialEq for Extensions<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for Extensions<'_> {}
-
-impl fmt::Debug for Extensions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> Extension<'a> {
-    const fn encoded_len(&self) -> usize {
+impl Field for Extension<'_> {
+    fn encoded_len(&self) -> usize {
         let head = if self.kind < FIXED_LENGTH { 2 } else { 1 };
         head + self.value.len()
     }
 
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let len = self.encoded_len();
+        if !len.is_multiple_of(4) || (self.kind >= FIXED_LENGTH && len != 4) {
+            return Err(EncodeError::Conflict("a header extension is not made of whole words"));
+        }
+        write_head(writer, self.kind, len)?;
+        writer.put(self.value)
+    }
+}
+
+impl<'a> Extension<'a> {
     /// Reads an extension; also returns a reader of its content.
-    fn read(reader: &mut Reader<'a>) -> Result<(Self, Reader<'a>), DecodeError> {
+    fn read_any(reader: &mut Reader<'a>) -> Result<(Self, Reader<'a>), DecodeError> {
         let kind = reader.u8()?;
         let content = if kind < FIXED_LENGTH {
             let at = reader.offset();

@@ -19,23 +19,22 @@ pub const OBJECT_SIZE_MAX: u64 = (1 << 48) - 1;
 /// Length of a payload ID that is one word of block and symbol, in bytes.
 const WORD: usize = 4;
 
-/// FEC scheme, the meaning of `fec_id` (RFC 5052, which also defines the registry).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scheme {
-    /// 0: no code, compact (RFC 5445 §3).
-    NoCode,
-    /// 2: Reed–Solomon over GF(2^m), m from 2 to 16 (RFC 5510 §4).
-    ReedSolomonM,
-    /// 5: Reed–Solomon over GF(2^8) (RFC 5510 §5).
-    ReedSolomon8,
-    /// 6: RaptorQ (RFC 6330 §3).
-    RaptorQ,
-    /// 129: a small block systematic code, identified by a FEC instance ID (RFC 5445 §5).
-    SmallBlockSystematic,
-    /// 130: a compact code, identified by a FEC instance ID (RFC 5445 §4).
-    Compact,
-    /// Scheme of unknown layout.
-    Other(u8),
+wire::codes! {
+    /// FEC scheme, the meaning of `fec_id` (RFC 5052, which also defines the registry).
+    Scheme {
+        /// No code, compact (RFC 5445 §3).
+        NoCode = 0;
+        /// Reed–Solomon over GF(2^m), m from 2 to 16 (RFC 5510 §4).
+        ReedSolomonM = 2;
+        /// Reed–Solomon over GF(2^8) (RFC 5510 §5).
+        ReedSolomon8 = 5;
+        /// RaptorQ (RFC 6330 §3).
+        RaptorQ = 6;
+        /// A small block systematic code, identified by a FEC instance ID (RFC 5445 §5).
+        SmallBlockSystematic = 129;
+        /// A compact code, identified by a FEC instance ID (RFC 5445 §4).
+        Compact = 130;
+    }
 }
 
 /// Identifier of a symbol within its object: `fec_payload_id`.
@@ -110,34 +109,6 @@ pub struct Fti {
 }
 
 impl Scheme {
-    /// Returns the scheme of a FEC encoding ID.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Self {
-        match code {
-            0 => Self::NoCode,
-            2 => Self::ReedSolomonM,
-            5 => Self::ReedSolomon8,
-            6 => Self::RaptorQ,
-            129 => Self::SmallBlockSystematic,
-            130 => Self::Compact,
-            other => Self::Other(other),
-        }
-    }
-
-    /// Returns the FEC encoding ID on the wire.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::NoCode => 0,
-            Self::ReedSolomonM => 2,
-            Self::ReedSolomon8 => 5,
-            Self::RaptorQ => 6,
-            Self::SmallBlockSystematic => 129,
-            Self::Compact => 130,
-            Self::Other(code) => code,
-        }
-    }
-
     /// Length of a payload ID in bytes; `None` if the layout is unknown.
     #[must_use]
     pub const fn payload_id_len(self) -> Option<usize> {

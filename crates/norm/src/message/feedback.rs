@@ -15,7 +15,7 @@
 use wire::cursor::{Reader, Writer};
 use wire::{DecodeError, EncodeError};
 
-use super::extension::{self, EXT_CC, Extensions};
+use super::extension::{self, EXT_CC, Extensions, read_extensions};
 use super::request::Requests;
 use super::{Area, NodeId};
 
@@ -190,7 +190,7 @@ impl<'a> Nack<'a> {
         let instance = header.u16()?;
         header.u16()?;
         let grtt_response = SendTime::read(&mut header)?;
-        let (cc, others) = Extensions::read(header, Some(EXT_CC))?;
+        let (cc, others) = read_extensions(header, Some(EXT_CC))?;
         let cc = cc.map(CcFeedback::read).transpose()?;
         let requests = Requests::read(payload, field_bits)?;
         Ok(Self { server, instance, grtt_response, cc, others, requests })
@@ -218,7 +218,7 @@ impl<'a> Ack<'a> {
         let instance = header.u16()?;
         let (kind, id) = (header.u8()?, header.u8()?);
         let grtt_response = SendTime::read(&mut header)?;
-        let (cc, others) = Extensions::read(header, Some(EXT_CC))?;
+        let (cc, others) = read_extensions(header, Some(EXT_CC))?;
         let cc = cc.map(CcFeedback::read).transpose()?;
         let payload = payload.rest();
         Ok(Self { server, instance, kind, id, grtt_response, cc, others, payload })

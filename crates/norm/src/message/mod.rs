@@ -29,12 +29,14 @@ use wire::cursor::{Reader, Writer};
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 pub use self::command::Command;
+pub(crate) use self::extension::find_extension;
+use self::extension::read_extensions;
 pub use self::extension::{EXT_CC, EXT_FTI, EXT_RATE, Extension, Extensions};
 pub use self::fec::{
     FIELD_BITS_ASSUMED, FIELD_BITS_DEFAULT, Fti, OBJECT_SIZE_MAX, PayloadId, Position, Scheme,
 };
 pub use self::feedback::{Ack, CcFeedback, CcFlags, Nack, SendTime};
-pub use self::list::{CcNode, CcNodes, Entry, List, NodeList, ObjectList};
+pub use self::list::{CcNode, CcNodes, NodeList, ObjectList};
 pub use self::quantise::{
     RTT_MAX, RTT_MIN, group_size, loss, quantise_group_size, quantise_loss, quantise_rate,
     quantise_rtt, rate, rtt,
@@ -372,7 +374,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    const fn payload_len(&self) -> usize {
+    fn payload_len(&self) -> usize {
         match self {
             Self::Info(info) => info.payload.len(),
             Self::Data(data) => data.payload.len(),
@@ -485,7 +487,7 @@ impl<'a> Data<'a> {
 #[inline]
 fn read_fti(header: Reader<'_>, fec: Scheme) -> Result<(Option<Fti>, Extensions<'_>), DecodeError> {
     let known = fec.fti_len().map(|_| EXT_FTI);
-    let (content, others) = Extensions::read(header, known)?;
+    let (content, others) = read_extensions(header, known)?;
     let fti = content.map(|content| Fti::read(content, fec)).transpose()?;
     Ok((fti, others))
 }

@@ -19,17 +19,16 @@ use super::fec::{FIELD_BITS_ASSUMED, Position};
 /// Length of the head before the items, in bytes.
 const HEAD_LEN: usize = 4;
 
-/// Form of a request's items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Form {
-    /// 1: single items.
-    Items,
-    /// 2: pairs, the first and the last of a range.
-    Ranges,
-    /// 3: blocks with their number of missing symbols.
-    Erasures,
-    /// Form that the specification does not define.
-    Other(u8),
+wire::codes! {
+    /// Form of a request's items.
+    Form {
+        /// Single items.
+        Items = 1;
+        /// Pairs, the first and the last of a range.
+        Ranges = 2;
+        /// Blocks with their number of missing symbols.
+        Erasures = 3;
+    }
 }
 
 super::flags! {
@@ -72,30 +71,6 @@ pub struct RequestWriter<'a> {
     len: usize,
     /// Offset of the last request, its form and its flags.
     last: Option<(usize, Form, RequestFlags)>,
-}
-
-impl Form {
-    /// Returns the form of a code.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Items,
-            2 => Self::Ranges,
-            3 => Self::Erasures,
-            other => Self::Other(other),
-        }
-    }
-
-    /// Returns the code on the wire.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Items => 1,
-            Self::Ranges => 2,
-            Self::Erasures => 3,
-            Self::Other(code) => code,
-        }
-    }
 }
 
 impl<'a> Requests<'a> {

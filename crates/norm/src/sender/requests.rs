@@ -12,7 +12,7 @@ use session::ranges::Ranges;
 use super::Sender;
 use crate::core::Core;
 use crate::incoming::joined::EXT_LACKS;
-use crate::message::{Form, Nack, PayloadId, Request, RequestFlags};
+use crate::message::{Form, Nack, PayloadId, Request, RequestFlags, find_extension};
 use crate::outgoing::Symbols;
 
 /// Number of earlier objects that messages can name.
@@ -200,6 +200,6 @@ impl Sender {
 
 /// Largest number of segments missing from each requested block, if reported.
 fn lacks(nack: &Nack<'_>) -> Option<u16> {
-    let count = nack.others.find(EXT_LACKS)?.last_chunk()?;
+    let count = find_extension(&nack.others, EXT_LACKS)?.last_chunk()?;
     Some(u16::from_be_bytes(*count)).filter(|count| *count > 0)
 }

@@ -2,13 +2,11 @@
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
-use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
+use engine::{Rng, Time};
+use testing::world::small_buffers;
 
 use crate::message::{Body, Data, Extensions, Flags, Fti, Message, NodeId, PayloadId, Sender};
 use crate::{Config, Content, EndGame, Indication, Limits, Node, Scheme, SendRequest};
-
-/// Twelve segments of 200 bytes, the last one short.
-const SIZE: usize = 2_200;
 
 struct Norm {
     scheme: Scheme,
@@ -32,16 +30,6 @@ impl Norm {
     }
 }
 
-fn name(path: &str) -> FileName {
-    FileName::file(path).expect("a plain name")
-}
-
-fn content() -> Vec<u8> {
-    let mut content = vec![0; SIZE];
-    Rng::new(7, "content").fill(&mut content);
-    content
-}
-
 fn limits() -> Limits {
     Limits {
         senders: 8,
@@ -49,14 +37,7 @@ fn limits() -> Limits {
         receivers: 16,
         object: 1 << 20,
         assembly: 64 << 10,
-        buffers: session::Buffers {
-            write_buffer: 64 << 10,
-            write_piece: 1 << 10,
-            read_ahead: 4 << 10,
-            read_ahead_total: 16 << 10,
-            read_piece: 1 << 10,
-            ..session::Buffers::default()
-        },
+        buffers: session::Buffers { read_ahead_total: 16 << 10, ..small_buffers() },
         repairs: 256,
         ..Limits::default()
     }
@@ -81,14 +62,8 @@ impl Subject for Norm {
         Node::new(config, Rng::new(seed, "norm"))
     }
 
-    fn prepare(&self, role: Role, store: &mut MemoryStore) {
-        if role == Role::Sender {
-            store.insert(name("source"), content());
-        }
-    }
-
     fn start(&self, engine: &mut Node, now: Time) -> bool {
-        let content = Content::File(name("source"));
+        let content = Content::File(conformance::source());
         let info = Bytes::from_static(b"copy");
         let request = SendRequest { peer: PATH, content, info };
         engine.send(now, request).expect("the request is sound");
@@ -121,14 +96,6 @@ impl Subject for Norm {
         }
     }
 
-    fn check(&self, store: &MemoryStore) -> Result<(), String> {
-        match store.get(&name("copy")) {
-            Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other bytes", found.len())),
-            None => Err("there is no file".into()),
-        }
-    }
-
     fn is_busy(&self, engine: &Node) -> bool {
         engine.objects().next().is_some()
     }
@@ -141,10 +108,6 @@ impl Subject for Norm {
         let limits = limits();
         let states = limits.senders * (1024 + limits.objects * 1024);
         limits.assembly + 2 * limits.buffers.write_buffer + limits.buffers.read_ahead_total + states
-    }
-
-    fn path(&self) -> PathInfo {
-        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     fn detects_damage(&self) -> bool {

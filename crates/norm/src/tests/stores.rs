@@ -134,21 +134,27 @@ fn unsafe_names_are_refused() {
     }
 }
 
+/// Sends a file between stores whose effects take so many milliseconds, with small buffers.
+fn cross_slowly(mut config: Config, millis: u64) -> World {
+    config.limits.buffers.write_buffer = 100_000;
+    config.limits.buffers.read_ahead = 50_000;
+    config.limits.buffers.read_piece = 20_000;
+    let mut world = World::with(&config);
+    world.lose = lose_one_in(20, millis);
+    let file = content(400_000);
+    world.send(&file);
+    run_slowly(&mut world, Duration::from_millis(millis));
+    world.assert_delivered(&file);
+    assert_eq!(leftovers(&world.sides[1].store), []);
+    world
+}
+
 #[test]
 fn slow_stores_only_delay_transfers() {
     for (parity, millis) in [(0, 1), (0, 30), (4, 7), (0, 400)] {
         let mut config = Config::default();
         config.sender.auto_parity = parity;
-        config.limits.buffers.write_buffer = 100_000;
-        config.limits.buffers.read_ahead = 50_000;
-        config.limits.buffers.read_piece = 20_000;
-        let mut world = World::with(&config);
-        world.lose = lose_one_in(20, millis);
-        let file = content(400_000);
-        world.send(&file);
-        run_slowly(&mut world, Duration::from_millis(millis));
-        world.assert_delivered(&file);
-        assert_eq!(leftovers(&world.sides[1].store), []);
+        cross_slowly(config, millis);
     }
 }
 
@@ -157,16 +163,7 @@ fn slow_stores_only_delay_coded_transfers() {
     for (millis, block_bytes) in [(1, 1 << 20), (30, 100_000), (400, 30_000)] {
         let mut config = profile("coded").expect("it exists");
         config.sender.block_bytes = block_bytes;
-        config.limits.buffers.write_buffer = 100_000;
-        config.limits.buffers.read_ahead = 50_000;
-        config.limits.buffers.read_piece = 20_000;
-        let mut world = World::with(&config);
-        world.lose = lose_one_in(20, millis);
-        let file = content(400_000);
-        world.send(&file);
-        run_slowly(&mut world, Duration::from_millis(millis));
-        world.assert_delivered(&file);
-        assert_eq!(leftovers(&world.sides[1].store), []);
+        let world = cross_slowly(config, millis);
         assert!(world.sides[1].engine.memory() < 1 << 20);
     }
 }

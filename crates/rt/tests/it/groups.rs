@@ -2,7 +2,6 @@
 //! ends with its process.
 
 use std::collections::VecDeque;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -11,14 +10,8 @@ use engine::{
 };
 use slowlight_rt::{Buffers, Config, Control, Driver, Event, FileStore, Group, StoreConfig, Waker};
 
-/// Environment variable set in the namespace.
-const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
-
-/// Runs the test `name` again in its own namespace; returns `true` in that run.
+/// Runs the test `name` again in its own namespace, at most a minute; returns `true` in that run.
 fn inside(name: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
     // The kernel configures the new interface's address and group route a little later.
     let setup = "ip link set lo up multicast on && \
                  ip route add 224.0.0.0/4 dev lo src 127.0.0.1 && \
@@ -31,20 +24,7 @@ fn inside(name: &str) -> bool {
                    ip -6 route show table local dev ends | grep -q ff00 && break; \
                    sleep 0.05; \
                  done";
-    let unshare = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--map-root-user", "sh", "-c", script]);
-        command.arg("sh").arg(std::env::current_exe().unwrap()).arg(format!("groups::{name}"));
-        command
-    };
-    if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
-        testing::skipped!("no network namespace can be made here");
-        return false;
-    }
-    let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");
-    let status = unshare(&run).env(INSIDE, "1").status().unwrap();
-    assert!(status.success());
-    false
+    testing::namespace::is_inside(&format!("groups::{name}"), setup, 60)
 }
 
 /// Sends scripted datagrams and records received ones.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    Ability, Beacon, Content, Data, Entry, FileChecksum, Metadata, Packet, Request, RequestKind,
-    Status, StatusCode,
+    Ability, Beacon, Content, Data, Entry, FileChecksum, Metadata, Packet, Request, Status,
+    StatusCode,
 };
 
 /// Maximum holes shown; if there are more, only their number is shown.
@@ -41,21 +41,6 @@ impl fmt::Display for Beacon<'_> {
             Some((_, kib)) => write!(f, ", {kib} KiB free"),
             None => Ok(()),
         }
-    }
-}
-
-impl fmt::Display for RequestKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoOp => "no-op",
-            Self::Get => "get",
-            Self::Put => "put",
-            Self::Take => "take",
-            Self::Give => "give",
-            Self::Delete => "delete",
-            Self::GetDir => "getdir",
-            Self::Other(code) => return write!(f, "request {code}"),
-        })
     }
 }
 
@@ -113,33 +98,6 @@ impl fmt::Display for Data<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for StatusCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ok => "well",
-            Self::Unspecified => "failed",
-            Self::SenderResources => "the sender lacks resources",
-            Self::ReceiverResources => "the receiver lacks resources",
-            Self::NotFound => "no such file",
-            Self::AccessDenied => "access denied",
-            Self::UnknownId => "no such session",
-            Self::NotDeleted => "not deleted",
-            Self::TooLong => "the file is too long",
-            Self::DescriptorMismatch => "the descriptor does not fit",
-            Self::UnsupportedPacket => "packet type not supported",
-            Self::UnsupportedRequest => "request not supported",
-            Self::RequestTimeout => "the request was not answered in time",
-            Self::FlagsChanged => "flags changed",
-            Self::NotInterested => "not wanted any more",
-            Self::InUse => "the file is in use",
-            Self::MetadataRequired => "METADATA required",
-            Self::UnexpectedStatus => "unexpected STATUS",
-            Self::SenderTimeout => "the sender was silent",
-            Self::Other(code) => return write!(f, "status {code:#04x}"),
-        })
     }
 }
 

@@ -12,6 +12,7 @@ mod tests;
 pub mod v0;
 
 use wire::cursor::{Reader, Writer};
+use wire::named_codes;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 pub use self::entry::{Entry, EntryKind};
@@ -161,52 +162,23 @@ pub struct Beacon<'a> {
     pub eid: &'a [u8],
 }
 
-/// Kind of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RequestKind {
-    /// 0: no operation.
-    NoOp,
-    /// 1: send a file to the requester.
-    Get,
-    /// 2: receive a file from the requester.
-    Put,
-    /// 3: send a file to the requester, and delete it once received.
-    Take,
-    /// 4: receive a file, which the requester deletes once received.
-    Give,
-    /// 5: delete a file.
-    Delete,
-    /// 6: send a directory to the requester.
-    GetDir,
-    /// Code that the draft does not define.
-    Other(u8),
-}
-
-impl RequestKind {
-    const fn from_code(code: u8) -> Self {
-        match code {
-            0 => Self::NoOp,
-            1 => Self::Get,
-            2 => Self::Put,
-            3 => Self::Take,
-            4 => Self::Give,
-            5 => Self::Delete,
-            6 => Self::GetDir,
-            other => Self::Other(other),
-        }
-    }
-
-    const fn code(self) -> u8 {
-        match self {
-            Self::NoOp => 0,
-            Self::Get => 1,
-            Self::Put => 2,
-            Self::Take => 3,
-            Self::Give => 4,
-            Self::Delete => 5,
-            Self::GetDir => 6,
-            Self::Other(code) => code,
-        }
+named_codes! {
+    /// Kind of a request.
+    RequestKind(u8, "request {}") {
+        /// No operation.
+        NoOp = 0, "no-op";
+        /// Send a file to the requester.
+        Get = 1, "get";
+        /// Receive a file from the requester.
+        Put = 2, "put";
+        /// Send a file to the requester, and delete it once received.
+        Take = 3, "take";
+        /// Receive a file, which the requester deletes once received.
+        Give = 4, "give";
+        /// Delete a file.
+        Delete = 5, "delete";
+        /// Send a directory to the requester.
+        GetDir = 6, "getdir";
     }
 }
 

@@ -1,8 +1,8 @@
 //! Status of a transfer (draft-wood-tsvwg-saratoga-22 §4.5).
 
-use std::fmt;
-
 use wire::cursor::{Reader, Writer};
+use wire::list::{Entry, List};
+use wire::named_codes;
 use wire::{DecodeError, EncodeError};
 
 use super::{Flags, Timestamp, Width, read_timestamp};
@@ -16,98 +16,73 @@ pub struct Hole {
     pub last: u64,
 }
 
-/// Holes of a STATUS packet.
-#[derive(Clone, Copy)]
-pub struct Holes<'a>(Source<'a>);
+/// Holes of a STATUS packet, with the width of their offsets.
+pub type Holes<'a> = List<'a, Hole, Width>;
 
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    Fields(&'a [Hole]),
-    /// Validated bytes.
-    Bytes(&'a [u8], Width),
-}
-
-/// Status of a transfer, or the reason for its failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StatusCode {
-    /// 0x00: success.
-    Ok,
-    /// 0x01: unspecified error.
-    Unspecified,
-    /// 0x02: the sender lacks resources.
-    SenderResources,
-    /// 0x03: the receiver lacks resources.
-    ReceiverResources,
-    /// 0x04: no such file.
-    NotFound,
-    /// 0x05: access denied.
-    AccessDenied,
-    /// 0x06: no such session.
-    UnknownId,
-    /// 0x07: the file was not deleted.
-    NotDeleted,
-    /// 0x08: the file is too long for the request.
-    TooLong,
-    /// 0x09: the descriptor's width does not match.
-    DescriptorMismatch,
-    /// 0x0a: unsupported packet type.
-    UnsupportedPacket,
-    /// 0x0b: unsupported request.
-    UnsupportedRequest,
-    /// 0x0c: the request timed out.
-    RequestTimeout,
-    /// 0x0d: flags changed during a session.
-    FlagsChanged,
-    /// 0x0e: the receiver is no longer interested.
-    NotInterested,
-    /// 0x0f: the file is in use.
-    InUse,
-    /// 0x10: METADATA is required.
-    MetadataRequired,
-    /// 0x11: unexpected STATUS packet.
-    UnexpectedStatus,
-    /// 0x12: the sender timed out.
-    SenderTimeout,
-    /// Code that the draft does not define.
-    Other(u8),
-}
-
-impl StatusCode {
-    const KNOWN: [Self; 19] = [
-        Self::Ok,
-        Self::Unspecified,
-        Self::SenderResources,
-        Self::ReceiverResources,
-        Self::NotFound,
-        Self::AccessDenied,
-        Self::UnknownId,
-        Self::NotDeleted,
-        Self::TooLong,
-        Self::DescriptorMismatch,
-        Self::UnsupportedPacket,
-        Self::UnsupportedRequest,
-        Self::RequestTimeout,
-        Self::FlagsChanged,
-        Self::NotInterested,
-        Self::InUse,
-        Self::MetadataRequired,
-        Self::UnexpectedStatus,
-        Self::SenderTimeout,
-    ];
-
-    /// Returns the status of a code.
-    #[must_use]
-    pub fn from_code(code: u8) -> Self {
-        Self::KNOWN.get(usize::from(code)).copied().unwrap_or(Self::Other(code))
-    }
-
-    /// Returns the code on the wire.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Other(code) => code,
-            known => Self::KNOWN.iter().position(|other| *other == known).map_or(1, |i| i as u8),
+impl Entry<'_, Width> for Hole {
+    fn read(reader: &mut Reader<'_>, width: Width) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        let (start, last) = (width.read(reader)?, width.read(reader)?);
+        if last < start {
+            return Err(DecodeError::invalid(at, "a hole ends before it begins"));
         }
+        Ok(Self { start, last })
+    }
+}
+
+pub(super) fn write_holes(
+    holes: Holes<'_>,
+    writer: &mut Writer<'_>,
+    width: Width,
+) -> Result<(), EncodeError> {
+    for hole in holes {
+        width.write(writer, hole.start, "a hole")?;
+        width.write(writer, hole.last, "a hole")?;
+    }
+    Ok(())
+}
+
+named_codes! {
+    /// Status of a transfer, or the reason for its failure.
+    StatusCode(u8, "status {:#04x}") {
+        /// Success.
+        Ok = 0x00, "well";
+        /// Unspecified error.
+        Unspecified = 0x01, "failed";
+        /// The sender lacks resources.
+        SenderResources = 0x02, "the sender lacks resources";
+        /// The receiver lacks resources.
+        ReceiverResources = 0x03, "the receiver lacks resources";
+        /// No such file.
+        NotFound = 0x04, "no such file";
+        /// Access denied.
+        AccessDenied = 0x05, "access denied";
+        /// No such session.
+        UnknownId = 0x06, "no such session";
+        /// The file was not deleted.
+        NotDeleted = 0x07, "not deleted";
+        /// The file is too long for the request.
+        TooLong = 0x08, "the file is too long";
+        /// The descriptor's width does not match.
+        DescriptorMismatch = 0x09, "the descriptor does not fit";
+        /// Unsupported packet type.
+        UnsupportedPacket = 0x0a, "packet type not supported";
+        /// Unsupported request.
+        UnsupportedRequest = 0x0b, "request not supported";
+        /// The request timed out.
+        RequestTimeout = 0x0c, "the request was not answered in time";
+        /// Flags changed during a session.
+        FlagsChanged = 0x0d, "flags changed";
+        /// The receiver is no longer interested.
+        NotInterested = 0x0e, "not wanted any more";
+        /// The file is in use.
+        InUse = 0x0f, "the file is in use";
+        /// METADATA is required.
+        MetadataRequired = 0x10, "METADATA required";
+        /// Unexpected STATUS packet.
+        UnexpectedStatus = 0x11, "unexpected STATUS";
+        /// The sender timed out.
+        SenderTimeout = 0x12, "the sender was silent";
     }
 }
 
@@ -160,7 +135,7 @@ impl<'a> Status<'a> {
             session,
             progress,
             in_response_to,
-            holes: Holes::read(reader, descriptor)?,
+            holes: Holes::read_all(reader, descriptor)?,
         })
     }
 
@@ -179,80 +154,6 @@ impl<'a> Status<'a> {
         }
         self.descriptor.write(writer, self.progress, "the progress")?;
         self.descriptor.write(writer, self.in_response_to, "what it is in response to")?;
-        self.holes.write(writer, self.descriptor)
-    }
-}
-
-impl<'a> Holes<'a> {
-    /// No holes.
-    pub const NONE: Self = Self(Source::Fields(&[]));
-
-    /// Creates a list of holes to send.
-    #[must_use]
-    pub const fn new(holes: &'a [Hole]) -> Self {
-        Self(Source::Fields(holes))
-    }
-
-    /// Number of holes.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        match self.0 {
-            Source::Fields(fields) => fields.len(),
-            Source::Bytes(bytes, width) => bytes.len() / (2 * width.bytes()),
-        }
-    }
-
-    /// Whether the list is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the holes in order.
-    pub fn iter(&self) -> impl Iterator<Item = Hole> + 'a {
-        let (fields, bytes, width) = match self.0 {
-            Source::Fields(fields) => (fields, &[][..], Width::W16),
-            Source::Bytes(bytes, width) => (&[][..], bytes, width),
-        };
-        let mut reader = Reader::new(bytes);
-        let read = std::iter::from_fn(move || {
-            let start = width.read(&mut reader).ok()?;
-            Some(Hole { start, last: width.read(&mut reader).ok()? })
-        });
-        fields.iter().copied().chain(read)
-    }
-
-    pub(super) fn read(reader: &mut Reader<'a>, width: Width) -> Result<Self, DecodeError> {
-        let mut walk = *reader;
-        while !walk.is_empty() {
-            let at = walk.offset();
-            let (start, last) = (width.read(&mut walk)?, width.read(&mut walk)?);
-            if last < start {
-                return Err(DecodeError::invalid(at, "a hole ends before it begins"));
-            }
-        }
-        Ok(Self(Source::Bytes(reader.rest(), width)))
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>, width: Width) -> Result<(), EncodeError> {
-        for hole in self.iter() {
-            width.write(writer, hole.start, "a hole")?;
-            width.write(writer, hole.last, "a hole")?;
-        }
-        Ok(())
-    }
-}
-
-impl PartialEq for Holes<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for Holes<'_> {}
-
-impl fmt::Debug for Holes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
+        write_holes(self.holes, writer, self.descriptor)
     }
 }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role as End, Subject, Verdict};
-use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
+use engine::{FileName, PathInfo, Rng, Time};
+use testing::world::small_buffers;
 
 use super::{
     ChecksumKind, Config, Congestion, Indication, Limits, Node, Permissions, Put, PutRequest,
@@ -21,9 +22,6 @@ mod thin;
 mod transcripts;
 mod version0;
 mod world;
-
-/// Twelve packets of 200 bytes, the last one short.
-const SIZE: usize = 2_200;
 
 /// Kind of transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,12 +49,6 @@ fn name(path: &str) -> FileName {
     FileName::file(path).expect("a plain name")
 }
 
-fn content() -> Vec<u8> {
-    let mut content = vec![0; SIZE];
-    Rng::new(7, "content").fill(&mut content);
-    content
-}
-
 fn config() -> Config {
     Config {
         default_remote: Remote { datagram_max: Some(200), ..Remote::default() },
@@ -67,13 +59,7 @@ fn config() -> Config {
             closed: 64,
             partials: 16,
             gaps: 64,
-            buffers: session::Buffers {
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
-                ..session::Buffers::default()
-            },
+            buffers: small_buffers(),
             file: 1 << 20,
             ..Limits::default()
         },
@@ -92,18 +78,12 @@ impl Subject for Saratoga {
         Node::new(config, Rng::new(seed, "saratoga"))
     }
 
-    fn prepare(&self, role: End, store: &mut MemoryStore) {
-        if role == End::Sender {
-            store.insert(name("source"), content());
-        }
-    }
-
     fn start(&self, engine: &mut Node, now: Time) -> bool {
         let (put, stream) = match self.way {
             Way::Put(put) => (put, false),
             Way::Stream => (Put::Push, true),
         };
-        let source = name("source");
+        let source = conformance::source();
         let (peer, delete) = (PATH, false);
         let request = PutRequest { peer, source, name: "copy".into(), put, delete, stream };
         engine.put(now, request).expect("the request is sound");
@@ -126,14 +106,6 @@ impl Subject for Saratoga {
         }
     }
 
-    fn check(&self, store: &MemoryStore) -> Result<(), String> {
-        match store.get(&name("copy")) {
-            Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other bytes", found.len())),
-            None => Err("there is no file".into()),
-        }
-    }
-
     fn is_busy(&self, engine: &Node) -> bool {
         engine.sessions().next().is_some()
     }
@@ -144,10 +116,6 @@ impl Subject for Saratoga {
 
     fn memory_max(&self) -> usize {
         16 * (16 << 10) + 2 * (64 << 10) + (64 + 256) * 512
-    }
-
-    fn path(&self) -> PathInfo {
-        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     fn is_reliable(&self) -> bool {

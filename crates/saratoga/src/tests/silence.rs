@@ -70,6 +70,21 @@ impl Peer {
     fn deadline(&self) -> Option<Time> {
         self.node.poll_timeout().map(|deadline| deadline.at)
     }
+
+    /// Calls `each` at each deadline until the session has ended: it fails within two hours.
+    fn is_given_up(&mut self, mut each: impl FnMut(&mut Self, Time)) {
+        let mut now = Time::ZERO;
+        while self.results.is_empty() {
+            each(self, now);
+            self.drain(now);
+            let Some(at) = self.deadline() else { break };
+            now = at;
+            assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
+            self.node.handle_timeout(now);
+        }
+        self.drain(now);
+        assert!(matches!(&self.results[..], [Err(_)]), "{:?}", self.results);
+    }
 }
 
 fn with_source() -> MemoryStore {
@@ -88,9 +103,8 @@ fn put(sender: &mut Peer, now: Time, stream: bool) {
 #[test]
 fn receivers_that_only_repeat_a_status_are_given_up() {
     let mut sender = Peer::new(1, with_source());
-    let mut now = Time::ZERO;
-    put(&mut sender, now, true);
-    while sender.results.is_empty() {
+    put(&mut sender, Time::ZERO, true);
+    sender.is_given_up(|sender, now| {
         for datagram in sender.drain(now) {
             let Ok(Packet::Data(data)) = Packet::decode(&datagram) else { continue };
             // An empty file is complete, as if the METADATA had described one.
@@ -108,21 +122,14 @@ fn receivers_that_only_repeat_a_status_are_given_up() {
             });
             sender.receive(now, &answer.to_vec().expect("a packet"));
         }
-        sender.drain(now);
-        let Some(at) = sender.deadline() else { break };
-        now = at;
-        assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
-        sender.node.handle_timeout(now);
-    }
-    sender.drain(now);
-    assert!(matches!(&sender.results[..], [Err(_)]), "{:?}", sender.results);
+    });
 }
 
 #[test]
 fn senders_of_closed_sessions_are_given_up() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
-    let mut now = Time::ZERO;
+    let now = Time::ZERO;
     put(&mut sender, now, true);
     let mut over = None;
     // All but its first data arrives.
@@ -139,25 +146,18 @@ fn senders_of_closed_sessions_are_given_up() {
         receiver.receive(now, &datagram);
     }
     let over = over.expect("the file was described");
-    while receiver.results.is_empty() {
+    receiver.is_given_up(|receiver, now| {
         if !receiver.drain(now).is_empty() {
             receiver.receive(now, &over);
-            receiver.drain(now);
         }
-        let Some(at) = receiver.deadline() else { break };
-        now = at;
-        assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
-        receiver.node.handle_timeout(now);
-    }
-    receiver.drain(now);
-    assert!(matches!(&receiver.results[..], [Err(_)]), "{:?}", receiver.results);
+    });
 }
 
 #[test]
 fn data_of_another_file_does_not_keep_a_session() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
-    let mut now = Time::ZERO;
+    let now = Time::ZERO;
     put(&mut sender, now, false);
     let datagrams = sender.drain(now);
     for datagram in &datagrams {
@@ -174,17 +174,10 @@ fn data_of_another_file_does_not_keep_a_session() {
         |datagram| matches!(Packet::decode(datagram), Ok(Packet::Data(data)) if data.is_end),
     );
     let end = end.expect("all of it was sent");
-    while receiver.results.is_empty() {
+    receiver.is_given_up(|receiver, now| {
         receiver.drain(now);
         receiver.receive(now, end);
-        receiver.drain(now);
-        let Some(at) = receiver.deadline() else { break };
-        now = at;
-        assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
-        receiver.node.handle_timeout(now);
-    }
-    receiver.drain(now);
-    assert!(matches!(&receiver.results[..], [Err(_)]), "{:?}", receiver.results);
+    });
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -18,35 +17,16 @@ use service::api::{Hub, NodeClient, NodeServer, Shared, model};
 use service::node::{NodeSpec, PlanInForce, Reload};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Set in the namespace.
-const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
 
 /// Runs the test `name` again in its own namespace, at most two minutes; `true` if this is that
 /// run.
 fn inside(name: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
     let setup = "ip link set lo up && ip link add lan type veth peer name other && \
                  sysctl -qw net.ipv6.conf.lan.accept_dad=0 && ip link set other up && \
                  ip link set lan up && \
                  ip addr add 192.0.2.1/24 dev lan && ip addr add 192.0.2.7/24 dev lan && \
                  ip route add 224.0.0.0/4 dev lan";
-    let unshare = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--map-root-user", "timeout", "120", "sh", "-c", script]);
-        let name = format!("discovery::{name}");
-        command.arg("sh").arg(std::env::current_exe().unwrap()).arg(name);
-        command
-    };
-    if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
-        testing::skipped!("no network namespace can be made here");
-        return false;
-    }
-    let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");
-    let status = unshare(&run).env(INSIDE, "1").status().unwrap();
-    assert!(status.success());
-    false
+    testing::namespace::is_inside(&format!("discovery::{name}"), setup, 120)
 }
 
 /// Settings of node `number`, with these of the discovery.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{MemoryStore, PathId, PathInfo, Rng, Time, conformance};
+use engine::{PathId, PathInfo, Rng, Time, conformance};
 use models::ftp::{self, DataConnection, Failure, Indication, Node, RequestId, ScpsClient};
 use proptest::prelude::*;
 
@@ -283,12 +283,12 @@ impl conformance::Subject for Transfer {
         OverTcp::new(transfer::host(role), node, Rng::new(seed, "host"))
     }
 
-    fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
-        transfer::prepare(role, store, SIZE);
+    fn size(&self) -> usize {
+        SIZE
     }
 
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool {
-        engine.call(now, |node| node.put(SERVICE, file("here"), "there").unwrap());
+        engine.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
         true
     }
 
@@ -298,10 +298,6 @@ impl conformance::Subject for Transfer {
         indication: &Indication,
     ) -> Option<conformance::Verdict> {
         transfer::verdict(indication)
-    }
-
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        transfer::check(receiver, SIZE)
     }
 
     fn is_busy(&self, engine: &Self::Engine) -> bool {

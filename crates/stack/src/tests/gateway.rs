@@ -4,14 +4,14 @@
 use std::net::IpAddr;
 
 use engine::{
-    Deadline, Effect, Engine, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
-    Transmit, TxBuf, conformance,
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, Transmit,
+    TxBuf, conformance,
 };
 use models::ftp::{self, DataConnection, Indication, Node};
 use tcp::Route;
 
 use super::super::{Gateway, GatewayConfig, OverTcp};
-use super::transfer::{self, file};
+use super::transfer;
 use super::world::{SERVICE, address};
 
 /// A gateway's interface towards its host, and a host's towards its gateway.
@@ -122,12 +122,12 @@ impl conformance::Subject for Transfer {
         Behind::new(role, self.early_accept, seed)
     }
 
-    fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
-        transfer::prepare(role, store, SIZE);
+    fn size(&self) -> usize {
+        SIZE
     }
 
     fn start(&self, engine: &mut Behind, now: Time) -> bool {
-        engine.host.call(now, |node| node.put(SERVICE, file("here"), "there").unwrap());
+        engine.host.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
         true
     }
 
@@ -137,10 +137,6 @@ impl conformance::Subject for Transfer {
         indication: &Indication,
     ) -> Option<conformance::Verdict> {
         transfer::verdict(indication)
-    }
-
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        transfer::check(receiver, SIZE)
     }
 
     fn is_busy(&self, engine: &Behind) -> bool {

@@ -1,23 +1,16 @@
 //! Modelled programs over TCP.
 
-use engine::{MemoryStore, PathId, PathInfo, Rng, Time, conformance};
+use engine::{PathId, PathInfo, Rng, Time, conformance};
 use models::programs::{Config, Costs, Indication, Node, Tool, Version};
 
 use super::super::OverTcp;
-use super::transfer::{self, file};
+use super::transfer;
 use super::world::SERVICE;
 
 /// A transfer by a program, for the conformance suite.
 struct Transfer {
     tool: Tool,
     version: Version,
-}
-
-impl Transfer {
-    /// Bytes, or keystrokes.
-    fn size(&self) -> usize {
-        if self.tool == Tool::Telnet { 40 } else { 12_000 }
-    }
 }
 
 impl conformance::Subject for Transfer {
@@ -32,12 +25,13 @@ impl conformance::Subject for Transfer {
         OverTcp::new(transfer::host(role), node, Rng::new(seed, "host"))
     }
 
-    fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
-        transfer::prepare(role, store, self.size());
+    fn size(&self) -> usize {
+        // Keystrokes, or bytes.
+        if self.tool == Tool::Telnet { 40 } else { 12_000 }
     }
 
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool {
-        engine.call(now, |node| node.put(SERVICE, file("here"), "there").unwrap());
+        engine.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
         true
     }
 
@@ -57,10 +51,6 @@ impl conformance::Subject for Transfer {
                 None
             }
         }
-    }
-
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        transfer::check(receiver, self.size())
     }
 
     fn is_busy(&self, engine: &Self::Engine) -> bool {

@@ -1,12 +1,11 @@
 //! Common parts of the transfers of the conformance suite over TCP.
 
+use engine::FileName;
 use engine::conformance::{Role, Verdict};
-use engine::{FileName, MemoryStore};
 use models::ftp::Indication;
 use tcp::Buffer;
 
 use super::super::Config;
-use super::bytes;
 use super::world::{address, config};
 
 pub(super) fn file(name: &str) -> FileName {
@@ -33,22 +32,6 @@ pub(super) fn host(role: Role) -> Config {
 /// Maximum memory of such a host: 32 streams with two buffers of 16 KiB and 64 KiB kept, and the
 /// stack's state.
 pub(super) const HOST_MAX: usize = 6 << 20;
-
-/// Gives the sender a file of this many bytes.
-pub(super) fn prepare(role: Role, store: &mut MemoryStore, size: usize) {
-    if role == Role::Sender {
-        store.insert(file("here"), bytes(size));
-    }
-}
-
-/// Checks that the receiver has it.
-pub(super) fn check(receiver: &MemoryStore, size: usize) -> Result<(), String> {
-    match receiver.get(&file("there")) {
-        Some(content) if content == bytes(size) => Ok(()),
-        Some(content) => Err(format!("another content, of {} bytes", content.len())),
-        None => Err("no file".to_owned()),
-    }
-}
 
 /// Result of an FTP node.
 pub(super) fn verdict(indication: &Indication) -> Option<Verdict> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::conformance::{self, Options as Suite, Role, Subject, Verdict};
 use engine::{
-    Completion, Deadline, Effect, Engine, FileId, FileName, Input, MemoryStore, OpenMode, PathInfo,
-    Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
+    Completion, Deadline, Effect, Engine, FileId, FileName, Input, OpenMode, PathInfo, Rng,
+    StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
 use crate::packet::{Flow, Tuple};
@@ -20,18 +20,6 @@ use crate::{
     Backlog, Buffer, CloseReason, Config, ConnectionId, Cookies, Indication, KeepAlive, Limits,
     Options, Stack,
 };
-
-const SIZE: usize = 8_000;
-
-fn name(path: &str) -> FileName {
-    FileName::file(path).expect("a plain name")
-}
-
-fn content() -> Vec<u8> {
-    let mut content = vec![0; SIZE];
-    Rng::new(7, "content").fill(&mut content);
-    content
-}
 
 fn addresses() -> [SocketAddr; 2] {
     [([10, 0, 0, 1], 0).into(), ([10, 0, 0, 2], 80).into()]
@@ -87,9 +75,9 @@ impl User {
         }
     }
 
-    fn open(&mut self, path: &str, mode: OpenMode) {
+    fn open(&mut self, name: FileName, mode: OpenMode) {
         let ticket = Ticket(0);
-        self.effects.push_back(Effect::Store(StoreEffect::Open { ticket, name: name(path), mode }));
+        self.effects.push_back(Effect::Store(StoreEffect::Open { ticket, name, mode }));
     }
 
     fn fail(&mut self) {
@@ -178,7 +166,7 @@ impl User {
                 {
                     let content = std::mem::take(content);
                     self.doing = Doing::Creating { content };
-                    self.open("copy", OpenMode::Truncate);
+                    self.open(conformance::copy(), OpenMode::Truncate);
                 }
             }
             Indication::Closed { connection, reason } => self.closed(connection, reason),
@@ -269,28 +257,18 @@ impl Subject for Tcp {
         User::new(role, self.options.clone(), self.cookies, seed)
     }
 
-    fn prepare(&self, role: Role, store: &mut MemoryStore) {
-        if role == Role::Sender {
-            store.insert(name("source"), content());
-        }
+    fn size(&self) -> usize {
+        8_000
     }
 
     fn start(&self, engine: &mut User, _now: Time) -> bool {
         engine.doing = Doing::Opening;
-        engine.open("source", OpenMode::Read);
+        engine.open(conformance::source(), OpenMode::Read);
         true
     }
 
     fn verdict(&self, _role: Role, verdict: &Verdict) -> Option<Verdict> {
         Some(*verdict)
-    }
-
-    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        match receiver.get(&name("copy")) {
-            Some(bytes) if bytes == content() => Ok(()),
-            Some(bytes) => Err(format!("{} bytes", bytes.len())),
-            None => Err("no file".into()),
-        }
     }
 
     fn is_busy(&self, engine: &User) -> bool {

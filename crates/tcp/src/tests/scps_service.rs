@@ -172,15 +172,32 @@ fn scps_protocol_number_is_used_in_replies() {
     assert_eq!(packets(&world, 1)[0].0, PROTOCOL);
 }
 
+/// Loses all packets while the returned cell is set.
+fn cut(world: &mut World) -> Rc<Cell<bool>> {
+    let away = Rc::new(Cell::new(false));
+    let lost = Rc::clone(&away);
+    world.fate = Box::new(move |_| if lost.get() { Vec::new() } else { vec![Duration::ZERO] });
+    away
+}
+
+/// A world in the middle of a transfer whose link has just been cut.
+fn world_with_a_cut_link() -> (World, Rc<Cell<bool>>, ConnectionId) {
+    let both = options(true, Scps::default());
+    let mut world = World::plain(1);
+    let away = cut(&mut world);
+    let id = begin(&mut world, [both.clone(), both], 300_000);
+    world.run_for(millis(450));
+    away.set(true);
+    (world, away, id)
+}
+
 #[test]
 fn an_outage_stops_the_timers_and_changes_nothing() {
     let after = |suspends| {
         let both = options(true, Scps { suspends, ..Scps::default() });
         let mut world = World::plain(1);
         world.rate_bps = Some(2_000_000);
-        let away = Rc::new(Cell::new(false));
-        let lost = Rc::clone(&away);
-        world.fate = Box::new(move |_| if lost.get() { Vec::new() } else { vec![Duration::ZERO] });
+        let away = cut(&mut world);
         let id = begin(&mut world, [both.clone(), both], 400_000);
         world.run_for(millis(650));
         away.set(true);
@@ -208,14 +225,7 @@ fn an_outage_stops_the_timers_and_changes_nothing() {
 
 #[test]
 fn losses_in_an_outage_are_detected_at_its_end() {
-    let both = options(true, Scps::default());
-    let mut world = World::plain(1);
-    let away = Rc::new(Cell::new(false));
-    let lost = Rc::clone(&away);
-    world.fate = Box::new(move |_| if lost.get() { Vec::new() } else { vec![Duration::ZERO] });
-    let id = begin(&mut world, [both.clone(), both], 300_000);
-    world.run_for(millis(450));
-    away.set(true);
+    let (mut world, away, id) = world_with_a_cut_link();
     world.run_for(millis(20));
     world.path(0, PathEvent::Down);
     world.run_for(Duration::from_secs(1000));
@@ -232,14 +242,7 @@ fn losses_in_an_outage_are_detected_at_its_end() {
 
 #[test]
 fn a_remote_link_is_probed_until_it_is_back() {
-    let both = options(true, Scps::default());
-    let mut world = World::plain(1);
-    let away = Rc::new(Cell::new(false));
-    let lost = Rc::clone(&away);
-    world.fate = Box::new(move |_| if lost.get() { Vec::new() } else { vec![Duration::ZERO] });
-    let id = begin(&mut world, [both.clone(), both], 300_000);
-    world.run_for(millis(450));
-    away.set(true);
+    let (mut world, away, id) = world_with_a_cut_link();
     let now = world.now;
     world.hosts[0].stack.link_away(now, id).unwrap();
     let logged = world.log.len();

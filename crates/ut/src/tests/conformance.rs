@@ -10,11 +10,8 @@ use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, 
 use super::super::{
     BundlesConfig, Color, Config, Indication, Limits, LtpConfig, OverBundles, OverLtp, OverService,
 };
-use super::world::{CLASS_1, CLASS_2, Carried, bundle_node, content, name, open, request};
+use super::world::{CLASS_1, CLASS_2, Carried, bundle_node, open, request, small_buffers};
 use bp::hosted::Hosted;
-
-/// Three PDUs in about twelve datagrams.
-const SIZE: usize = 1_800;
 
 /// An entity over a layer, in a class.
 struct Over<C> {
@@ -40,14 +37,7 @@ impl<C> Over<C> {
                 transactions: 16,
                 finished: 64,
                 gaps: 64,
-                buffers: session::Buffers {
-                    write_buffer: 64 << 10,
-                    write_piece: 1 << 10,
-                    read_ahead: 4 << 10,
-                    read_piece: 1 << 10,
-                    replies: 8,
-                    ..session::Buffers::default()
-                },
+                buffers: session::Buffers { replies: 8, ..small_buffers() },
                 file_size: 1 << 20,
                 // To a silent peer, four blocks fail in each inactivity timeout.
                 ..cfdp::Limits::default()
@@ -84,13 +74,7 @@ fn ltp_config(inactivity: ltp::Timer) -> ltp::Config {
             gaps: 64,
             units: 4 << 10,
             units_total: 32 << 10,
-            buffers: session::Buffers {
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
-                ..session::Buffers::default()
-            },
+            buffers: small_buffers(),
             ..ltp::Limits::default()
         },
         ..ltp::Config::default()
@@ -126,11 +110,16 @@ impl<C: Carried> Subject for Over<C> {
         (self.engine)(self, role, seed)
     }
 
+    fn size(&self) -> usize {
+        // Three PDUs in about twelve datagrams.
+        1_800
+    }
+
     fn prepare(&self, role: Role, store: &mut MemoryStore) {
         let request = FilestoreRequest::CreateDirectory(bp::agent::Config::default().directory);
         store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
         if role == Role::Sender {
-            store.insert(name("source"), content(SIZE));
+            store.insert(conformance::source(), conformance::content(self.size()));
         }
     }
 
@@ -164,14 +153,6 @@ impl<C: Carried> Subject for Over<C> {
         }
     }
 
-    fn check(&self, store: &MemoryStore) -> Result<(), String> {
-        match store.get(&name("copy")) {
-            Some(found) if found == content(SIZE) => Ok(()),
-            Some(found) => Err(format!("{} other bytes", found.len())),
-            None => Err("there is no file".into()),
-        }
-    }
-
     fn is_busy(&self, engine: &C) -> bool {
         engine.entity().transactions().next().is_some()
     }
@@ -184,10 +165,6 @@ impl<C: Carried> Subject for Over<C> {
         let ltp = 16 * (16 << 10) + (32 << 10) + 2 * (64 << 10) + (64 + 256) * 512;
         let cfdp = 16 * (8 << 10) + 2 * (64 << 10) + (64 + 256) * 512;
         ltp + cfdp + 64 * 1_024
-    }
-
-    fn path(&self) -> PathInfo {
-        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     fn is_reliable(&self) -> bool {

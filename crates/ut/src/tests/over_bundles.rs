@@ -6,7 +6,8 @@ use cfdp::pdu::ConditionCode;
 use engine::{Area, FilestoreRequest, Input, PathEvent, StoreEffect, Ticket};
 
 use super::world::{
-    CLASS_1, CLASS_2, Case, PATH, assert_arrived, content, end, is_good, lose_numbers, name, put,
+    CLASS_1, CLASS_2, Case, PATH, assert_arrived, assert_cancelled, content, end, is_good,
+    lose_numbers, name, put, restart_receiver, wait_out,
 };
 
 #[test]
@@ -63,20 +64,9 @@ fn the_window_bounds_bundles() {
 #[test]
 fn an_outage_of_hours_is_waited_out() {
     for mode in [CLASS_1, CLASS_2] {
-        let mut world = Case { mode, ..Case::default() }.bundle_world();
-        put(&mut world, 300_000);
-        world.run_until(world.now + Duration::from_millis(60));
-        for side in 0..2 {
-            world.input(side, Input::Path(PATH, PathEvent::Down));
-        }
         // Longer than the layer keeps its sessions: then the agent retransmits the bundles.
-        world.run_until(world.now + Duration::from_secs(10 * 3600));
-        assert!(end(&world, 0).is_none() && end(&world, 1).is_none());
-        for side in 0..2 {
-            world.up(side);
-        }
-        world.run();
-        assert_arrived(&world, 300_000);
+        let outage = Duration::from_secs(10 * 3600);
+        wait_out(Case { mode, ..Case::default() }.bundle_world(), outage);
     }
 }
 
@@ -93,35 +83,11 @@ fn bundles_that_expire_break_a_put_of_class_1() {
     assert!(!is_good(finished));
 }
 
-/// Restarts the receiver after `dies_after` effects; returns whether it died.
-fn receiver_restarts(case: &Case, dies_after: usize) -> bool {
-    let mut world = case.bundle_world();
-    world.sides[1].dies_after = Some(dies_after);
-    put(&mut world, 60_000);
-    while world.sides[1].dies_after != Some(0) && world.step() {}
-    let died = world.sides[1].dies_after == Some(0);
-    world.sides[1].dies_after = None;
-    if died {
-        world.replace(1, case.over_bundles(2, 3));
-    }
-    world.run();
-    assert!(
-        world.sides[1].store.get(&name("copy")) == Some(&content(60_000)[..]),
-        "after {dies_after} effects, {:?}",
-        end(&world, 1)
-    );
-    died
-}
-
 #[test]
 fn a_restarted_receiver_misses_nothing() {
     for mode in [CLASS_1, CLASS_2] {
         let case = Case { mode, ..Case::default() };
-        let mut dies_after = 1;
-        while receiver_restarts(&case, dies_after) {
-            dies_after += 1;
-        }
-        assert!(dies_after > 30, "{dies_after}");
+        restart_receiver(|| case.bundle_world(), || case.over_bundles(2, 3), 30);
     }
 }
 
@@ -154,9 +120,7 @@ fn either_side_may_cancel() {
             cancelled.expect("it is under way");
             world.drain(side);
             world.run();
-            assert_eq!(world.sides[1].store.get(&name("copy")), None);
-            let condition = end(&world, 1).expect("it is over").condition;
-            assert_eq!(condition, ConditionCode::CancelRequestReceived, "{mode:?}, {side}");
+            assert_cancelled(&world);
         }
     }
 }

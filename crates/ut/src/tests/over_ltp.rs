@@ -9,8 +9,8 @@ use engine::{Engine as _, Input, PathEvent, PathId, Receive, Rng, Time};
 
 use super::super::{Below as _, Color, Indication, Note, OverLtp};
 use super::world::{
-    CLASS_1, CLASS_2, Case, PATH, World, assert_arrived, content, describe, end, is_good,
-    lose_numbers, name, path_info, put,
+    CLASS_1, CLASS_2, Case, PATH, World, assert_arrived, assert_cancelled, content, describe, end,
+    is_good, lose_numbers, name, path_info, put, restart_receiver, wait_out,
 };
 
 /// Settings of LTP with this inactivity timeout.
@@ -150,51 +150,16 @@ fn lost_green_data_are_missing_in_class_1() {
 #[test]
 fn an_outage_only_delays() {
     for mode in [CLASS_1, CLASS_2] {
-        let mut world = Case { mode, ..Case::default() }.world();
-        put(&mut world, 300_000);
-        world.run_until(world.now + Duration::from_millis(60));
-        for side in 0..2 {
-            world.input(side, Input::Path(PATH, PathEvent::Down));
-        }
-        world.run_until(world.now + Duration::from_secs(100_000));
-        assert!(end(&world, 0).is_none() && end(&world, 1).is_none());
-        for side in 0..2 {
-            world.up(side);
-        }
-        world.run();
-        assert_arrived(&world, 300_000);
+        let outage = Duration::from_secs(100_000);
+        wait_out(Case { mode, ..Case::default() }.world(), outage);
     }
-}
-
-/// Restarts the receiver after every `dies_after` effects.
-fn receiver_restarts(case: &Case, dies_after: usize) -> bool {
-    let mut world = case.world();
-    world.sides[1].dies_after = Some(dies_after);
-    put(&mut world, 60_000);
-    while world.sides[1].dies_after != Some(0) && world.step() {}
-    let died = world.sides[1].dies_after == Some(0);
-    world.sides[1].dies_after = None;
-    if died {
-        world.replace(1, case.over_ltp(2, 3));
-    }
-    world.run();
-    assert!(
-        world.sides[1].store.get(&name("copy")) == Some(&content(60_000)[..]),
-        "after {dies_after} effects, {:?}",
-        end(&world, 1)
-    );
-    died
 }
 
 #[test]
 fn a_restarted_receiver_misses_nothing() {
     for mode in [CLASS_1, CLASS_2] {
         let case = Case { mode, ..Case::default() };
-        let mut dies_after = 1;
-        while receiver_restarts(&case, dies_after) {
-            dies_after += 1;
-        }
-        assert!(dies_after > 10, "{dies_after}");
+        restart_receiver(|| case.world(), || case.over_ltp(2, 3), 10);
     }
 }
 
@@ -209,9 +174,7 @@ fn either_side_may_cancel() {
             world.sides[side].engine.cancel(now, id).expect("it is under way");
             world.drain(side);
             world.run();
-            assert_eq!(world.sides[1].store.get(&name("copy")), None);
-            let condition = end(&world, 1).expect("it is over").condition;
-            assert_eq!(condition, ConditionCode::CancelRequestReceived, "{mode:?}, {side}");
+            assert_cancelled(&world);
             assert!(world.sides.iter().all(|side| side.engine.under_way() == 0));
         }
     }

@@ -1,5 +1,7 @@
 //! Two entities over LTP or bundles, and a link between them with chosen losses.
 
+use std::time::Duration;
+
 use ::cfdp::pdu::{ConditionCode, DeliveryCode, Pdu, TransactionId, TransmissionMode};
 use ::cfdp::{self, Entity, PutRequest, RequestError, Role, TransactionFinished};
 use ::ltp::segment::{Body, Segment};
@@ -9,13 +11,15 @@ use bp::hosted::{self, Hosted};
 use bp::layer::{Command, LinkId};
 use bp::ltpcl::{self, Ltpcl};
 use bp::node::{Node, Paths};
-use engine::{Engine, FilestoreRequest, PathId, Rng, StoreEffect, Ticket, Time};
+use engine::{Engine, FilestoreRequest, Input, PathEvent, PathId, Rng, StoreEffect, Ticket, Time};
 
 use super::super::{
     Below, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig, OverBundles,
     OverLtp, OverService,
 };
-pub(super) use testing::world::{PATH, World, content, lose_numbers, name, path_info};
+pub(super) use testing::world::{
+    PATH, World, content, lose_numbers, name, path_info, small_buffers,
+};
 
 /// An entity over a layer, or with its node.
 pub(super) trait Carried: Engine {
@@ -223,6 +227,57 @@ pub(super) fn assert_arrived<C: Carried>(world: &World<C>, size: usize) {
         assert_eq!(world.sides[side].engine.under_way(), 0);
         assert!(world.sides[side].engine.entity().transactions().next().is_none());
     }
+}
+
+/// Takes both directions down in the middle of a transfer, for this long; it continues afterwards.
+pub(super) fn wait_out<C: Carried>(mut world: World<C>, outage: Duration) {
+    put(&mut world, 300_000);
+    world.run_until(world.now + Duration::from_millis(60));
+    for side in 0..2 {
+        world.input(side, Input::Path(PATH, PathEvent::Down));
+    }
+    world.run_until(world.now + outage);
+    assert!(end(&world, 0).is_none() && end(&world, 1).is_none());
+    for side in 0..2 {
+        world.up(side);
+    }
+    world.run();
+    assert_arrived(&world, 300_000);
+}
+
+/// Restarts the receiver after each number of effects, until it is done before; at least `least`
+/// effects.
+pub(super) fn restart_receiver<C: Carried>(
+    new_world: impl Fn() -> World<C>,
+    new_receiver: impl Fn() -> C,
+    least: usize,
+) {
+    for dies_after in 1.. {
+        let mut world = new_world();
+        world.sides[1].dies_after = Some(dies_after);
+        put(&mut world, 60_000);
+        while world.sides[1].dies_after != Some(0) && world.step() {}
+        let died = world.sides[1].dies_after == Some(0);
+        world.sides[1].dies_after = None;
+        if died {
+            world.replace(1, new_receiver());
+        }
+        world.run();
+        let copy = world.sides[1].store.get(&name("copy"));
+        let is_whole = copy == Some(&content(60_000)[..]);
+        assert!(is_whole, "after {dies_after} effects, {:?}", end(&world, 1));
+        if !died {
+            assert!(dies_after > least, "{dies_after}");
+            return;
+        }
+    }
+}
+
+/// Checks that a cancelled transfer has left no copy.
+pub(super) fn assert_cancelled<C: Carried>(world: &World<C>) {
+    assert_eq!(world.sides[1].store.get(&name("copy")), None);
+    let condition = end(world, 1).expect("it is over").condition;
+    assert_eq!(condition, ConditionCode::CancelRequestReceived);
 }
 
 /// A segment, and the PDU that begins with it.

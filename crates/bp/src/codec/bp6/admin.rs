@@ -121,7 +121,7 @@ pub struct Fill {
 
 named_codes! {
     /// Reason for an event (§6.1.1).
-    Reason(u8, "reason") {
+    Reason(u8, "reason {}") {
         /// 0.
         NoInformation = 0, "no additional information";
         /// 1.
@@ -145,7 +145,7 @@ named_codes! {
 
 named_codes! {
     /// Reason why custody was refused, 0 to 127 (§6.1.2).
-    CustodyReason(u8, "reason") {
+    CustodyReason(u8, "reason {}") {
         /// 0.
         NoInformation = 0, "no additional information";
         /// 3: the node already has the bundle.

@@ -104,7 +104,7 @@ impl Status {
 named_codes! {
     /// Reason for an event (RFC 9171 §6.1.1, RFC 9172 §7.1).
     #[derive(Default)]
-    Reason(u64, "reason") {
+    Reason(u64, "reason {}") {
         /// 0.
         #[default]
         NoInformation = 0, "no additional information";

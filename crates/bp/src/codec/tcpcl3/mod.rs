@@ -177,7 +177,7 @@ pub enum Message {
 
 named_codes! {
     /// Reason for refusing a bundle, 0 to 15 (§5.4).
-    RefuseReason(u8, "reason") {
+    RefuseReason(u8, "reason {}") {
         /// 0: no reason given.
         Unknown = 0, "no reason";
         /// 1: the receiver has the whole bundle.
@@ -191,7 +191,7 @@ named_codes! {
 
 named_codes! {
     /// Reason for ending a connection (§6.1).
-    ShutdownReason(u8, "reason") {
+    ShutdownReason(u8, "reason {}") {
         /// 0: the connection was idle.
         IdleTimeout = 0, "idle";
         /// 1: the versions do not match.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Message, Segment, SegmentFlags, SessionInit};
+use super::{Message, Segment, SegmentFlags, SessionInit, transfer_length};
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +37,7 @@ impl fmt::Display for Segment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { flags, transfer, extensions, length } = self;
         write!(f, "XFER_SEGMENT {transfer}{flags} {length} B")?;
-        match extensions.transfer_length() {
+        match transfer_length(extensions) {
             Some(total) => write!(f, " of {total}"),
             None => Ok(()),
         }

@@ -25,7 +25,8 @@ use wire::cursor::Reader;
 use wire::named_codes;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
-pub use self::extension::{Extension, Extensions, TRANSFER_LENGTH};
+pub use self::extension::{Extension, Extensions, TRANSFER_LENGTH, transfer_length};
+use self::extension::{read_extensions, write_extensions};
 pub use crate::codec::tcpcl::{MAGIC, PORT};
 
 use crate::codec::bundle::or_more;
@@ -168,7 +169,7 @@ pub struct SessionInit<'a> {
 
 named_codes! {
     /// Reason for refusing a transfer (§5.2.4).
-    RefuseReason(u8, "reason") {
+    RefuseReason(u8, "reason {}") {
         /// 0: no reason given.
         Unknown = 0, "no reason";
         /// 1: the receiver has the whole bundle.
@@ -188,7 +189,7 @@ named_codes! {
 
 named_codes! {
     /// Reason for ending a session (§6.1).
-    TermReason(u8, "reason") {
+    TermReason(u8, "reason {}") {
         /// 0: no reason given.
         Unknown = 0, "no reason";
         /// 1: the session was idle.
@@ -206,7 +207,7 @@ named_codes! {
 
 named_codes! {
     /// Reason for rejecting a message (§5.1.2).
-    RejectReason(u8, "reason") {
+    RejectReason(u8, "reason {}") {
         /// 1: its type is unknown.
         TypeUnknown = 1, "its type is unknown";
         /// 2: its type is known but not supported.
@@ -315,7 +316,7 @@ impl<'a> Segment<'a> {
         let flags = SegmentFlags::from_byte(reader.u8()?);
         let transfer = reader.uint(8)?;
         let extensions = if flags.start {
-            Extensions::read(reader, bounds.extensions_max)?
+            read_extensions(reader, bounds.extensions_max)?
         } else {
             Extensions::NONE
         };
@@ -326,7 +327,7 @@ impl<'a> Segment<'a> {
         out.extend([1, self.flags.byte()]);
         put(out, [self.transfer]);
         if self.flags.start {
-            self.extensions.write(out)?;
+            write_extensions(&self.extensions, out)?;
         } else if !self.extensions.is_empty() {
             return Err(EncodeError::Conflict("only a transfer's first segment has extensions"));
         }
@@ -348,7 +349,7 @@ impl<'a> SessionInit<'a> {
         let Ok(node_id) = str::from_utf8(reader.take(len)?) else {
             return Err(DecodeError::invalid(at + 2, "a node ID is not UTF-8"));
         };
-        let extensions = Extensions::read(reader, bounds.extensions_max)?;
+        let extensions = read_extensions(reader, bounds.extensions_max)?;
         Ok(Self { keepalive_s, segment_mru, transfer_mru, node_id, extensions })
     }
 
@@ -358,6 +359,6 @@ impl<'a> SessionInit<'a> {
         put(out, [self.segment_mru, self.transfer_mru]);
         out.extend(short_len(self.node_id.as_bytes(), "the node ID's length")?);
         out.extend_from_slice(self.node_id.as_bytes());
-        self.extensions.write(out)
+        write_extensions(&self.extensions, out)
     }
 }

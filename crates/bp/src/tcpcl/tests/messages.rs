@@ -1,6 +1,6 @@
 //! Requirements of RFC 9174 on messages, by their bytes.
 
-use crate::codec::tcpcl4::{Bounds, Message};
+use crate::codec::tcpcl4::{Bounds, Message, transfer_length};
 
 use super::admission::{FAR, HEADER, Host, NEAR, guarded, init, segment};
 use super::*;
@@ -187,7 +187,7 @@ fn segments_have_the_length_the_peer_receives() {
     while at < world.sent[0].len() {
         let read = Message::decode(&world.sent[0][at..], &Bounds::default()).unwrap();
         let Some((Message::Segment(segment), len)) = read else { panic!("{read:?}") };
-        let total = segment.extensions.transfer_length();
+        let total = transfer_length(&segment.extensions);
         let flags = segment.flags;
         segments.push((segment.transfer, flags.start, flags.end, total, segment.length));
         at += len + segment.length as usize;

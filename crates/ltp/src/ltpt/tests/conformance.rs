@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
-use engine::{Area, FileName, MemoryStore, PathInfo, Rng, Time};
+use engine::{Area, MemoryStore, Rng, Time};
+use testing::world::small_buffers;
 
 use crate::cookies::Cookies;
 use crate::ltpt::{self, Otherwise, Routing};
@@ -14,24 +15,12 @@ use crate::segment::ltpt::{Address, Lifetime, Transport};
 use crate::segment::{Body, Data, DataKind, End, SessionId};
 use crate::{Config, Indication, Limits, Node, Red, Remote, SendRequest};
 
-const SIZE: usize = 2_200;
-
 struct Subjects {
     /// Whether the receiver is the destination; otherwise it relays to an engine out of reach.
     is_last: bool,
     red: Red,
     /// Whether the kept block was dropped because its time had expired.
     expired: Cell<bool>,
-}
-
-fn name(path: &str) -> FileName {
-    FileName::file(path).expect("a plain name")
-}
-
-fn content() -> Vec<u8> {
-    let mut content = vec![0; SIZE];
-    Rng::new(7, "content").fill(&mut content);
-    content
 }
 
 impl Subjects {
@@ -64,13 +53,7 @@ impl Subject for Subjects {
                 sessions_per_path: 12,
                 closed: 64,
                 gaps: 64,
-                buffers: session::Buffers {
-                    write_buffer: 64 << 10,
-                    write_piece: 1 << 10,
-                    read_ahead: 4 << 10,
-                    read_piece: 1 << 10,
-                    ..session::Buffers::default()
-                },
+                buffers: small_buffers(),
                 block: 1 << 20,
                 ..Limits::default()
             },
@@ -82,12 +65,12 @@ impl Subject for Subjects {
     fn prepare(&self, role: Role, store: &mut MemoryStore) {
         self.expired.set(false);
         if role == Role::Sender {
-            store.insert(name("source"), content());
+            store.insert(conformance::source(), conformance::content(self.size()));
         }
     }
 
     fn start(&self, engine: &mut Node, now: Time) -> bool {
-        let (destination, source) = (self.destination(), name("source"));
+        let (destination, source) = (self.destination(), conformance::source());
         let request = SendRequest { destination, source, name: "copy".into(), red: self.red };
         engine.send(now, request).expect("the request is sound");
         true
@@ -121,18 +104,16 @@ impl Subject for Subjects {
 
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
         let found = if self.is_last {
-            store.get(&name("copy"))
+            store.get(&conformance::copy())
         } else {
             // The kept block is the file with its description.
             let kept = store.names(Area::Spool).next().and_then(|name| store.get(name));
-            kept.map(|kept| &kept[..kept.len().min(SIZE)])
+            kept.map(|kept| &kept[..kept.len().min(self.size())])
         };
-        match found {
-            Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other bytes", found.len())),
-            None if self.expired.get() => Ok(()),
-            None => Err("there is no file".into()),
+        if found.is_none() && self.expired.get() {
+            return Ok(());
         }
+        conformance::compare(found, &conformance::content(self.size()))
     }
 
     fn is_busy(&self, engine: &Node) -> bool {
@@ -145,10 +126,6 @@ impl Subject for Subjects {
 
     fn memory_max(&self) -> usize {
         16 * (24 << 10) + 2 * (64 << 10) + (64 + 256) * 1024
-    }
-
-    fn path(&self) -> PathInfo {
-        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
     }
 
     fn is_reliable(&self) -> bool {

@@ -12,7 +12,8 @@ pub(super) use crate::test_world::{content, name};
 
 use crate::ltpt::{Config, Otherwise, Routing};
 use crate::segment::ltpt::Transport;
-use crate::segment::{Body, CancelReason, DataKind, End, Segment, SessionId};
+use crate::segment::{Body, DataKind, End, Segment, SessionId};
+use crate::tests::world::reason_name;
 use crate::{Finished, Indication, Node, Red, Remote, SendRequest};
 
 type Settings = crate::Config;
@@ -534,17 +535,5 @@ pub(super) fn describe(datagram: &[u8]) -> String {
         }
         Body::CancelAck { by: End::Sender } => "CAS".to_owned(),
         Body::CancelAck { by: End::Receiver } => "CAR".to_owned(),
-    }
-}
-
-fn reason_name(reason: CancelReason) -> &'static str {
-    match reason {
-        CancelReason::User => "USR_CNCLD",
-        CancelReason::Unreachable => "UNREACH",
-        CancelReason::RetransmissionLimit => "RLEXC",
-        CancelReason::Miscolored => "MISCOLORED",
-        CancelReason::System => "SYS_CNCLD",
-        CancelReason::CycleLimit => "RXMTCYCEXC",
-        CancelReason::Other(_) => "reserved",
     }
 }

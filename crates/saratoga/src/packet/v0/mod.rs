@@ -52,6 +52,7 @@ mod tests;
 use wire::cursor::{Reader, Writer};
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
+use super::status::write_holes;
 use super::{Holes, StatusCode, Width, read_path, write_path};
 
 /// UDP port of version 0, at both ends.
@@ -350,7 +351,7 @@ impl<'a> Status<'a> {
             is_partial: flags & PARTIAL != 0,
             session,
             code,
-            holes: Holes::read(&mut holes, Width::W32)?,
+            holes: Holes::read_all(&mut holes, Width::W32)?,
         })
     }
 
@@ -361,7 +362,7 @@ impl<'a> Status<'a> {
         }
         write_header(writer, STATUS, flags, self.session)?;
         writer.u8(self.code.code())?;
-        self.holes.write(writer, Width::W32)
+        write_holes(self.holes, writer, Width::W32)
     }
 }
 
