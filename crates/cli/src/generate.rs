@@ -67,7 +67,7 @@ fn page(man: &Man, command: &Command, path: &[&str]) -> io::Result<Vec<u8>> {
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         man.render_subcommands_section(&mut page)?;
     }
-    write_examples(help::examples(path), &mut page)?;
+    write_examples(&help::examples(path), &mut page)?;
     let rows = exit::ROWS.iter().filter(|row| help::concerns(row.commands, path));
     write_list("EXIT STATUS", rows.map(|row| (row.code(), row.about)), &mut page)?;
     let entries = |entries: &'static [Entry]| {
