@@ -1,6 +1,7 @@
 //! HTTP with JSON on local sockets, as the interfaces of nodes and emulated worlds use it.
 
 mod client;
+mod connection;
 mod pace;
 mod places;
 mod serve;
@@ -21,8 +22,8 @@ use utoipa::ToSchema;
 
 pub use hyper::Method;
 
-pub(crate) use self::client::{ANSWER_MAX, connect, refused, wrong};
 pub use self::client::{Client, ClientError, segment};
+pub(crate) use self::connection::{Connection, request, wrong};
 pub(crate) use self::pace::Pause;
 pub use self::serve::{Clients, Times, accept};
 
