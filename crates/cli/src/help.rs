@@ -18,100 +18,38 @@ pub(crate) struct Example {
 }
 
 /// An environment variable or a place in the file system.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Variable or path.
     pub(crate) name: &'static str,
     /// Meaning.
     pub(crate) about: &'static str,
     /// Top-level commands that use it; all if empty.
-    pub(crate) commands: &'static [&'static str],
+    pub(crate) commands: Vec<&'static str>,
 }
 
-const fn entry(
-    name: &'static str,
-    about: &'static str,
-    commands: &'static [&'static str],
-) -> Entry {
-    Entry { name, about, commands }
-}
-
-/// Examples of all commands. A command begins in the first column; each of its examples is a line on
-/// its purpose and, indented further, the command line.
+/// Examples of all commands: a line with the command, then for each example a line on its purpose
+/// and one with the command line.
 const EXAMPLES: &str = include_str!("help/examples.txt");
 
-/// Environment variables.
-pub(crate) const ENVIRONMENT: &[Entry] = &[
-    entry(
-        "RUST_LOG",
-        "log levels on standard error: `debug`, or `rt=trace,warn` for each crate [default: warn]",
-        &[],
-    ),
-    entry("NO_COLOR", "if set and not empty, no colours", &[]),
-    entry(
-        "XDG_STATE_HOME",
-        "base of the state folder [default: ~/.local/state]",
-        &["send", "bp", "unfinished", "link", "emu"],
-    ),
-    entry(
-        "XDG_RUNTIME_DIR",
-        "base of the folder of emulated worlds, for users other than root",
-        &["link", "emu"],
-    ),
-    entry("SHELL", "shell of `emu shell` [default: /bin/sh]", &["emu"]),
-    entry(
-        "SLOWLIGHT_PEER",
-        "set for programs in a world: address of the peer's host",
-        &["link", "emu"],
-    ),
-    entry(
-        "SLOWLIGHT_EPOCH",
-        "set for programs in a world: date from which its outages count; `send` and `recv` read it \
-         (--epoch)",
-        &["send", "recv", "get", "link", "emu"],
-    ),
-    entry(
-        "SLOWLIGHT_BACKGROUND",
-        "set for servers of `link --server`: `send` and `recv` draw no progress bar",
-        &["send", "recv", "get", "link"],
-    ),
-    entry(
-        "SLOWLIGHT_PYTHON",
-        "Python interpreter with the package slowlight [default: of $VIRTUAL_ENV, of .venv, or \
-         python3]",
-        &["study"],
-    ),
-];
+/// Environment variables that affect the program, or that it sets for others: a line with the
+/// variable and, in brackets, the commands that use it, then a line on its meaning.
+pub(crate) const ENVIRONMENT: &str = include_str!("help/environment.txt");
 
-/// Files and folders.
-pub(crate) const FILES: &[Entry] = &[
-    entry(
-        "$XDG_STATE_HOME/slowlight, ~/.local/state/slowlight",
-        "state folder: unfinished transfers of `send` and `bp send`, losses that `send` measured to \
-         its peers (`loss.json`), and the baseline of `emu`",
-        &["send", "bp", "unfinished", "link", "emu"],
-    ),
-    entry(
-        "DIR/.slowlight",
-        "unfinished receptions in the folder that receives files (`--root DIR`)",
-        &["recv", "get", "cfdp"],
-    ),
-    entry(
-        "/run/slowlight/node.sock",
-        "default socket of a bundle node",
-        &["node", "bp", "send", "recv"],
-    ),
-    entry(
-        "/run/slowlight/emu, $XDG_RUNTIME_DIR/slowlight/emu",
-        "emulated worlds of root and of users",
-        &["link", "emu"],
-    ),
-    entry(
-        "results/NAME-EDITION, report/NAME",
-        "results and report of a study, below the working folder",
-        &["study"],
-    ),
-];
+/// Files and folders, as [`ENVIRONMENT`].
+pub(crate) const FILES: &str = include_str!("help/files.txt");
+
+/// Entries of [`ENVIRONMENT`] or [`FILES`].
+pub(crate) fn entries(text: &'static str) -> Vec<Entry> {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let (entries, _) = lines.as_chunks();
+    let entry = |[head, about]: &[&'static str; 2]| {
+        let (name, commands) = head.split_once(" (").unwrap_or((head, ""));
+        let commands = commands.trim_end_matches(')').split_whitespace().collect();
+        Entry { name, about, commands }
+    };
+    entries.iter().map(entry).collect()
+}
 
 /// The command line, with examples and further sections in `--help`.
 pub(crate) fn command() -> Command {
@@ -175,9 +113,7 @@ fn lines(examples: &[Example]) -> String {
 /// Sections of the top-level command.
 fn general() -> String {
     let rows = exit::ROWS.iter().map(|row| (row.code(), row.about));
-    let entries = |entries: &[Entry]| -> String {
-        list(entries.iter().map(|entry| (entry.name, entry.about)))
-    };
+    let entries = |text| list(entries(text).iter().map(|entry| (entry.name, entry.about)));
     [
         section("Exit status", &list(rows)),
         section("Environment", &entries(ENVIRONMENT)),
@@ -262,7 +198,7 @@ mod tests {
         for row in exit::ROWS {
             assert!(long.contains(&format!("\n  {}\n      ", row.code())), "{long}");
         }
-        for entry in ENVIRONMENT.iter().chain(FILES) {
+        for entry in [ENVIRONMENT, FILES].into_iter().flat_map(entries) {
             assert!(long.contains(entry.name), "{}", entry.name);
         }
     }
