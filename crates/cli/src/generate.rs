@@ -10,7 +10,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 use crate::exit::{self, Exit};
-use crate::help::{self, Entry, Example};
+use crate::help::{self, Example};
 
 /// Options of `completions`.
 #[derive(Debug, clap::Args)]
@@ -67,15 +67,16 @@ fn page(man: &Man, command: &Command, path: &[&str]) -> io::Result<Vec<u8>> {
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         man.render_subcommands_section(&mut page)?;
     }
-    write_examples(help::examples(path), &mut page)?;
+    write_examples(&help::examples(path), &mut page)?;
     let rows = exit::ROWS.iter().filter(|row| help::concerns(row.commands, path));
     write_list("EXIT STATUS", rows.map(|row| (row.code(), row.about)), &mut page)?;
-    let entries = |entries: &'static [Entry]| {
-        let concerned = entries.iter().filter(|entry| help::concerns(entry.commands, path));
-        concerned.map(|entry| (entry.name, entry.about)).collect::<Vec<_>>()
+    let entries = |text| {
+        let concerned =
+            help::entries(text).into_iter().filter(|it| help::concerns(&it.commands, path));
+        concerned.map(|entry| (entry.name, entry.about))
     };
-    write_list("ENVIRONMENT", entries(help::ENVIRONMENT).into_iter(), &mut page)?;
-    write_list("FILES", entries(help::FILES).into_iter(), &mut page)?;
+    write_list("ENVIRONMENT", entries(help::ENVIRONMENT), &mut page)?;
+    write_list("FILES", entries(help::FILES), &mut page)?;
     Ok(page)
 }
 

@@ -1,117 +1,98 @@
-//! Counters in the format of Prometheus.
+//! Metrics of a world.
 
-use std::fmt;
-use std::sync::atomic::AtomicU64;
+use service::http::{Kind, Metrics};
 
-use prometheus_client::encoding::{EncodeLabelSet, text};
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use crate::model::{Count, Link, World};
 
-use crate::model::{Link, World};
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfLink {
-    link: String,
+/// Returns all metrics.
+pub(crate) fn metrics(world: &World) -> Metrics {
+    let mut metrics = Metrics::new("slowlight");
+    let links = &world.links;
+    let by_outcome = |count: fn(Count) -> u64| {
+        links.iter().flat_map(move |link| {
+            let counters = &link.counters;
+            let outcomes = [
+                ("pushed", counters.pushed),
+                ("delivered", counters.delivered),
+                ("damaged", counters.damaged),
+            ];
+            outcomes.map(|(outcome, of)| ([("link", &*link.name), ("outcome", outcome)], count(of)))
+        })
+    };
+    let help = "Packets of a link: offered, delivered, and of those damaged";
+    metrics.family(Kind::Counter, "link_packets", help, by_outcome(|count| count.packets));
+    let help = "Bytes of IP packets of a link";
+    metrics.family(Kind::Counter, "link_bytes", help, by_outcome(|count| count.bytes));
+    let lost = links.iter().flat_map(|link| {
+        let lost = link.counters.lost.iter();
+        lost.map(|(cause, count)| ([("link", &*link.name), ("cause", cause)], count.packets))
+    });
+    metrics.family(Kind::Counter, "link_lost_packets", "Packets that a link lost, by cause", lost);
+    let mut by_link = |kind: Kind, name: &str, help: &str, value: fn(&Link) -> u64| {
+        let values = links.iter().map(|link| ([("link", &*link.name)], value(link)));
+        metrics.family(kind, name, help, values);
+    };
+    let help = "Packets that a host would not take";
+    by_link(Kind::Counter, "link_refused_packets", help, |link| link.counters.refused);
+    let help = "1 where a link carries packets, 0 in an outage";
+    by_link(Kind::Gauge, "link_up", help, |link| link.up.into());
+    let help = "Packets waiting or on their way";
+    by_link(Kind::Gauge, "link_queued_packets", help, |link| link.counters.queued.packets);
+    let help = "Packets waiting for the line";
+    by_link(Kind::Gauge, "link_waiting_packets", help, |link| link.counters.waiting);
+    let lateness = links.iter().flat_map(|link| {
+        let late = link.lateness;
+        let quantiles = [("0.5", late.p50_us), ("0.99", late.p99_us), ("1", late.most_us)];
+        quantiles.map(|(quantile, micros)| {
+            ([("link", &*link.name), ("quantile", quantile)], micros / 1e6)
+        })
+    });
+    let help = "Lateness of packets after their logical times";
+    metrics.family(Kind::Seconds, "link_lateness", help, lateness);
+    let help = "Lost for want of memory for packets";
+    metrics.add(Kind::Counter, "no_memory_packets", help, world.no_memory);
+    metrics.add(Kind::Seconds, "world", "Since the world began", world.now);
+    metrics
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    link: String,
-    outcome: &'static str,
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Cause {
-    link: String,
-    cause: String,
-}
+    use super::*;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Quantile {
-    link: String,
-    quantile: &'static str,
-}
-
-#[derive(Default)]
-struct OfLinks {
-    packets: Family<Outcome, Counter>,
-    bytes: Family<Outcome, Counter>,
-    lost: Family<Cause, Counter>,
-    refused: Family<OfLink, Counter>,
-    up: Family<OfLink, Gauge>,
-    queued: Family<OfLink, Gauge>,
-    waiting: Family<OfLink, Gauge>,
-    lateness: Family<Quantile, Gauge<f64, AtomicU64>>,
-}
-
-/// Returns all counters in the text format of OpenMetrics.
-pub(crate) fn encoded(world: &World) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("slowlight");
-    let families = OfLinks::default();
-    for link in &world.links {
-        families.add(link);
-    }
-    families.register(&mut registry);
-    let no_memory = Counter::<u64>::default();
-    no_memory.inc_by(world.no_memory);
-    registry.register("no_memory_packets", "Lost for want of memory for packets", no_memory);
-    let age = Gauge::<f64, AtomicU64>::default();
-    age.set(world.now);
-    registry.register_with_unit("world", "Since the world began", Unit::Seconds, age);
-    let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
-impl OfLinks {
-    fn add(&self, of: &Link) {
-        let link = &of.name;
-        let counters = &of.counters;
-        for (outcome, count) in [
-            ("pushed", counters.pushed),
-            ("delivered", counters.delivered),
-            ("damaged", counters.damaged),
+    #[test]
+    fn links_have_metrics_by_outcome_cause_and_quantile() {
+        let count = |packets: u64| json!({ "packets": packets, "bytes": 100 * packets });
+        let world: World = serde_json::from_value(json!({
+            "name": "w", "began": 1.0, "now": 12.5, "real_time": true, "hosts": [], "doubts": [],
+            "no_memory": 3, "unreadable": 4,
+            "links": [{
+                "name": "a:b", "from": "a", "to": "b", "up": true, "settings": {},
+                "counters": {
+                    "pushed": count(9), "delivered": count(5), "damaged": count(1),
+                    "queued": count(2), "lost": { "queue": count(4) }, "waiting": 7, "refused": 8,
+                },
+                "lateness": { "packets": 1, "p50_us": 1.5, "p99_us": 12.0, "most_us": 2e6 },
+            }],
+        }))
+        .unwrap();
+        let text = metrics(&world).finish();
+        for line in [
+            r#"link_packets_total{link="a:b",outcome="pushed"} 9"#,
+            r#"link_bytes_total{link="a:b",outcome="delivered"} 500"#,
+            r#"link_packets_total{link="a:b",outcome="damaged"} 1"#,
+            r#"link_lost_packets_total{link="a:b",cause="queue"} 4"#,
+            r#"link_refused_packets_total{link="a:b"} 8"#,
+            r#"link_up{link="a:b"} 1"#,
+            r#"link_queued_packets{link="a:b"} 2"#,
+            r#"link_waiting_packets{link="a:b"} 7"#,
+            r#"link_lateness_seconds{link="a:b",quantile="0.5"} 0.0000015"#,
+            r#"link_lateness_seconds{link="a:b",quantile="1"} 2"#,
+            "no_memory_packets_total 3",
+            "world_seconds 12.5",
         ] {
-            let label = Outcome { link: link.clone(), outcome };
-            self.packets.get_or_create(&label).inc_by(count.packets);
-            self.bytes.get_or_create(&label).inc_by(count.bytes);
+            assert!(text.contains(&format!("\nslowlight_{line}\n")), "{line}: {text}");
         }
-        for (cause, count) in &counters.lost {
-            let label = Cause { link: link.clone(), cause: cause.clone() };
-            self.lost.get_or_create(&label).inc_by(count.packets);
-        }
-        let label = OfLink { link: link.clone() };
-        self.refused.get_or_create(&label).inc_by(counters.refused);
-        self.up.get_or_create(&label).set(i64::from(of.up));
-        let queued = i64::try_from(counters.queued.packets).unwrap_or(i64::MAX);
-        self.queued.get_or_create(&label).set(queued);
-        let waiting = i64::try_from(counters.waiting).unwrap_or(i64::MAX);
-        self.waiting.get_or_create(&label).set(waiting);
-        let late = of.lateness;
-        for (quantile, micros) in [("0.5", late.p50_us), ("0.99", late.p99_us), ("1", late.most_us)]
-        {
-            let label = Quantile { link: link.clone(), quantile };
-            self.lateness.get_or_create(&label).set(micros / 1e6);
-        }
-    }
-
-    fn register(self, registry: &mut Registry) {
-        let help = "Packets of a link: offered, delivered, and of those damaged";
-        registry.register("link_packets", help, self.packets);
-        let help = "Bytes of IP packets of a link";
-        registry.register("link_bytes", help, self.bytes);
-        registry.register("link_lost_packets", "Packets that a link lost, by cause", self.lost);
-        registry.register(
-            "link_refused_packets",
-            "Packets that a host would not take",
-            self.refused,
-        );
-        registry.register("link_up", "1 where a link carries packets, 0 in an outage", self.up);
-        registry.register("link_queued_packets", "Packets waiting or on their way", self.queued);
-        registry.register("link_waiting_packets", "Packets waiting for the line", self.waiting);
-        let help = "Lateness of packets after their logical times";
-        registry.register_with_unit("link_lateness", help, Unit::Seconds, self.lateness);
     }
 }

@@ -356,19 +356,8 @@ pub enum What {
 impl What {
     /// Returns its name, as in JSON.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::LinkChanged { .. } => "link-changed",
-            Self::OutageBegan { .. } => "outage-began",
-            Self::OutageEnded { .. } => "outage-ended",
-            Self::CaptureStarted { .. } => "capture-started",
-            Self::CaptureStopped { .. } => "capture-stopped",
-            Self::CommandStarted { .. } => "command-started",
-            Self::CommandEnded { .. } => "command-ended",
-            Self::TransferStarted { .. } => "transfer-started",
-            Self::TransferEnded { .. } => "transfer-ended",
-            Self::Doubt { .. } => "doubt",
-            Self::Missed { .. } => "missed",
-        }
+    pub fn name(&self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value["event"].as_str().unwrap_or_default().to_owned()
     }
 }

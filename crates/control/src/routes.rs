@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State as Shared};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::sse::{self, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use futures_util::stream::{self, Stream};
 use serde_json::{Map, Value};
-use service::http::{METRICS_TYPE, Problem, Refusal};
+use service::http::{Metrics, Problem, Refusal, with_fallbacks};
 use tokio::sync::broadcast::error::RecvError;
 use transport::quantity::Size;
 use transport::quantity::Window;
 use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::model::{
     Capture, CaptureReport, CaptureRequest, Command, CommandRequest, Event, Host, Link,
@@ -43,67 +43,34 @@ type Answer<T> = Result<Json<T>, Refusal>;
         title = "slowlight emulator",
         description = "Control and observation of an emulated world while it runs."
     ),
-    paths(
-        get_world,
-        end_world,
-        get_hosts,
-        get_links,
-        get_link,
-        change_link,
-        add_outage,
-        get_capture,
-        start_capture,
-        stop_capture,
-        get_commands,
-        start_command,
-        get_command,
-        end_command,
-        get_transfers,
-        start_transfer,
-        get_transfer,
-        end_transfer,
-        get_events,
-        get_metrics,
-        get_openapi
-    ),
     components(schemas(Event))
 )]
-pub(crate) struct Document;
+struct Document;
 
-/// Returns every path with its handlers.
-pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
-    vec![
-        ("/world", get(get_world).delete(end_world)),
-        ("/hosts", get(get_hosts)),
-        ("/links", get(get_links)),
-        ("/links/{link}", get(get_link).patch(change_link)),
-        ("/links/{link}/outages", post(add_outage)),
-        ("/capture", get(get_capture).post(start_capture).delete(stop_capture)),
-        ("/commands", get(get_commands).post(start_command)),
-        ("/commands/{id}", get(get_command).delete(end_command)),
-        ("/transfers", get(get_transfers).post(start_transfer)),
-        ("/transfers/{id}", get(get_transfer).delete(end_transfer)),
-        ("/events", get(get_events)),
-        ("/metrics", get(get_metrics)),
-        ("/openapi.json", get(get_openapi)),
-    ]
+/// Returns every path with its handlers, and their description.
+fn described() -> OpenApiRouter<Arc<State>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(get_world, end_world))
+        .routes(routes!(get_hosts))
+        .routes(routes!(get_links))
+        .routes(routes!(get_link, change_link))
+        .routes(routes!(add_outage))
+        .routes(routes!(get_capture, start_capture, stop_capture))
+        .routes(routes!(get_commands, start_command))
+        .routes(routes!(get_command, end_command))
+        .routes(routes!(get_transfers, start_transfer))
+        .routes(routes!(get_transfer, end_transfer))
+        .routes(routes!(get_events))
+        .routes(routes!(get_metrics))
+        .routes(routes!(get_openapi))
 }
 
 pub(crate) fn router(state: Arc<State>) -> Router {
-    let router = Router::new();
-    let add = |router: Router<_>, (path, method)| router.route(path, method);
-    let router = routes().into_iter().fold(router, add);
-    let router = router.fallback(no_such_path).method_not_allowed_fallback(no_such_method);
+    let (router, _) = described().split_for_parts();
+    let no_path = "there is no such path; /openapi.json lists all";
+    let no_method = "this path has other methods; /openapi.json lists them";
+    let router = with_fallbacks(router, no_path, no_method);
     router.layer(DefaultBodyLimit::max(BODY_MAX)).with_state(state)
-}
-
-async fn no_such_path() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists all")
-}
-
-async fn no_such_method() -> Refusal {
-    let error = "this path has other methods; /openapi.json lists them";
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
 fn body<T>(request: Submitted<T>) -> Result<T, Refusal> {
@@ -367,16 +334,14 @@ async fn get_events(
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, content_type = "application/openmetrics-text", body = String)
 ))]
-async fn get_metrics(Shared(state): Running) -> Result<Response, Refusal> {
-    let text = metrics::encoded(&state.world()?);
-    let text = text.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no text"))?;
-    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
+async fn get_metrics(Shared(state): Running) -> Result<Metrics, Refusal> {
+    Ok(metrics::metrics(&state.world()?))
 }
 
 /// This document.
 #[utoipa::path(get, path = "/openapi.json", responses((status = 200, body = Object)))]
 async fn get_openapi() -> Json<Value> {
-    Json(serde_json::to_value(Document::openapi()).unwrap_or_default())
+    Json(serde_json::to_value(described().into_openapi()).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -108,15 +108,22 @@ pub(super) struct Args {
     link: LinkOptions,
 }
 
+/// What differs from the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Condition {
+    /// One-way delay.
+    delay: Option<Span>,
+    /// Probability of losing a packet.
+    per: Option<Probability>,
+}
+
 /// One transfer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Case {
     /// The tool or protocol.
     what: String,
-    /// The one-way delay, if it is not the link's.
-    delay: Option<String>,
-    /// The probability to lose a packet, if it is not the link's.
-    per: Option<String>,
+    #[serde(flatten)]
+    condition: Condition,
     seed: u64,
 }
 
@@ -238,20 +245,24 @@ impl Args {
         fs::write(&path, &content).with_context(|| path.display().to_string())?;
         Ok((path, content))
     }
+
+    /// Every delay with every error.
+    fn conditions(&self) -> Vec<Condition> {
+        let (delays, pers) = (listed(&self.delays), listed(&self.pers));
+        let of_delay = |delay| pers.iter().map(move |per| Condition { delay, per: *per });
+        delays.into_iter().flat_map(of_delay).collect()
+    }
 }
 
 impl Plan<'_> {
     /// All that is to be done, in the order of the table.
     fn cases(&self) -> Vec<Case> {
-        let delays = listed(&self.args.delays);
-        let pers = listed(&self.args.pers);
+        let conditions = self.args.conditions();
         let mut cases = Vec::new();
         for seed in (self.args.seed..).take(self.args.runs as usize) {
-            for (delay, per) in conditions(&delays, &pers) {
-                for what in &self.order {
-                    let (what, delay, per) = (what.clone(), delay.clone(), per.clone());
-                    cases.push(Case { what, delay, per, seed });
-                }
+            for condition in &conditions {
+                let case = |what: &String| Case { what: what.clone(), condition: *condition, seed };
+                cases.extend(self.order.iter().map(case));
             }
         }
         cases
@@ -327,22 +338,23 @@ impl Plan<'_> {
     }
 
     /// The link of a case.
-    fn link(&self, case: &Case) -> anyhow::Result<Preset> {
+    fn link(&self, case: &Case) -> Preset {
+        let Condition { delay, per } = case.condition;
         let mut link = self.link.clone();
         for hop in &mut link.hops {
-            hop.delay = parsed(case.delay.as_ref())?.or(hop.delay);
-            hop.errors.per = parsed(case.per.as_ref())?.or(hop.errors.per);
+            hop.delay = delay.or(hop.delay);
+            hop.errors.per = per.or(hop.errors.per);
             if let Some(back) = &mut hop.back {
-                back.delay = parsed(case.delay.as_ref())?.or(back.delay);
-                back.errors.per = parsed(case.per.as_ref())?.or(back.errors.per);
+                back.delay = delay.or(back.delay);
+                back.errors.per = per.or(back.errors.per);
             }
         }
-        Ok(link)
+        link
     }
 
     /// One transfer in a world of its own.
     fn run_case(&self, case: &Case, cancelled: &AtomicBool) -> anyhow::Result<Done> {
-        let link = self.link(case)?;
+        let link = self.link(case);
         let contender = self.contenders.get(&case.what);
         let (outcome, report) = match contender
             .ok_or_else(|| anyhow!("{} is neither a tool nor a protocol", case.what))?
@@ -474,26 +486,8 @@ impl Kept {
 }
 
 /// Each in turn, or none.
-fn listed<T: ToString>(list: &[T]) -> Vec<Option<String>> {
-    if list.is_empty() {
-        vec![None]
-    } else {
-        list.iter().map(|one| Some(one.to_string())).collect()
-    }
-}
-
-/// Every delay with every error.
-fn conditions<'a>(
-    delays: &'a [Option<String>],
-    pers: &'a [Option<String>],
-) -> impl Iterator<Item = (&'a Option<String>, &'a Option<String>)> {
-    delays.iter().flat_map(move |delay| pers.iter().map(move |per| (delay, per)))
-}
-
-fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
-    text: Option<&String>,
-) -> anyhow::Result<Option<T>> {
-    Ok(text.map(|text| text.parse()).transpose()?)
+fn listed<T: Copy>(list: &[T]) -> Vec<Option<T>> {
+    if list.is_empty() { vec![None] } else { list.iter().copied().map(Some).collect() }
 }
 
 fn print_results(plan: &Plan<'_>, done: &[Done]) -> anyhow::Result<()> {
@@ -508,9 +502,7 @@ fn print_results(plan: &Plan<'_>, done: &[Done]) -> anyhow::Result<()> {
     for line in plan.conditions() {
         writeln!(out, "{}", page.wrapped(&line))?;
     }
-    let (delays, pers) = (listed(&plan.args.delays), listed(&plan.args.pers));
-    let conditions: Vec<_> = conditions(&delays, &pers).collect();
-    let table = table::table(&plan.order, &conditions, done, plan.rate());
+    let table = table::table(&plan.order, &plan.args.conditions(), done, plan.rate());
     writeln!(out, "\n{}", table.drawn(page))?;
     for note in notes {
         writeln!(out, "{}", page.wrapped(&note))?;

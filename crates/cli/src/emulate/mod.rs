@@ -92,6 +92,22 @@ struct Recording {
     pcap_files: u16,
 }
 
+/// Options of worlds that run programs.
+#[derive(Clone, Debug, clap::Args)]
+struct WorldOptions {
+    #[command(flatten)]
+    recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
+
+    #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
+    user: AsUser,
+}
+
 #[derive(Debug, clap::Args)]
 struct RunArgs {
     /// Scenario
@@ -107,10 +123,7 @@ struct RunArgs {
     on: Option<String>,
 
     #[command(flatten)]
-    recording: Recording,
-
-    #[command(flatten)]
-    demands: Demands,
+    options: WorldOptions,
 
     /// Limit of TCP's autotuned buffers on the hosts [default: the scenario's, or unlimited]
     #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
@@ -123,12 +136,6 @@ struct RunArgs {
     /// Print the metrics of the transfers as JSON
     #[arg(long, conflicts_with = "program")]
     json: bool,
-
-    #[command(flatten)]
-    outside: Outside,
-
-    #[command(flatten)]
-    user: AsUser,
 
     /// Program and arguments [default: run the scenario's transfers]
     #[arg(last = true, value_name = "CMD")]
@@ -146,16 +153,7 @@ struct ShellArgs {
     tcp_buffers: TcpBuffers,
 
     #[command(flatten)]
-    recording: Recording,
-
-    #[command(flatten)]
-    demands: Demands,
-
-    #[command(flatten)]
-    outside: Outside,
-
-    #[command(flatten)]
-    user: AsUser,
+    options: WorldOptions,
 
     #[command(flatten)]
     link: LinkOptions,
@@ -183,16 +181,7 @@ pub(crate) struct LinkArgs {
     tcp_buffers: TcpBuffers,
 
     #[command(flatten)]
-    recording: Recording,
-
-    #[command(flatten)]
-    demands: Demands,
-
-    #[command(flatten)]
-    outside: Outside,
-
-    #[command(flatten)]
-    user: AsUser,
+    options: WorldOptions,
 
     /// Program and arguments; the peer's host is `far`, its address is in $SLOWLIGHT_PEER
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -211,12 +200,9 @@ struct Work {
     /// Port of the servers to wait for.
     wait_for: Option<u16>,
     program: Vec<OsString>,
-    recording: Recording,
-    demands: Demands,
     /// Limit of TCP's autotuned buffers, in place of the scenario's.
     tcp_buffers: Option<TcpBuffers>,
-    outside: Outside,
-    user: AsUser,
+    options: WorldOptions,
 }
 
 /// Runs the command.
@@ -251,17 +237,9 @@ fn emu(args: &Args) -> anyhow::Result<ExitCode> {
 /// Runs `link`.
 fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
     control::remove_dead();
-    let work = Work::between_two(
-        &args.link,
-        args.seed,
-        &args.recording,
-        &args.demands,
-        args.program.clone(),
-    )?;
-    let (servers, wait_for) = (args.server.clone(), args.wait_for);
-    let (outside, user) = (args.outside.clone(), args.user.clone());
-    let tcp_buffers = Some(args.tcp_buffers);
-    Work { servers, wait_for, tcp_buffers, outside, user, ..work }.run()
+    let LinkArgs { link, seed, tcp_buffers, options, program, .. } = args;
+    let work = Work::between_two(link, *seed, *tcp_buffers, options, program.clone())?;
+    Work { servers: args.server.clone(), wait_for: args.wait_for, ..work }.run()
 }
 
 impl Recording {
@@ -287,25 +265,15 @@ impl RunArgs {
         }
         let peer = transfer.filter(|transfer| transfer.from == host);
         let peer = peer.and_then(|transfer| transfer.to.names().next()).map(str::to_owned);
-        let program = self.program.clone();
-        let recording = self.recording.clone();
-        let demands = self.demands.clone();
-        let servers = Vec::new();
-        let wait_for = None;
-        let tcp_buffers = self.tcp_buffers;
-        let (outside, user) = (self.outside.clone(), self.user.clone());
         Ok(Work {
             host,
             peer,
-            servers,
-            wait_for,
-            program,
-            recording,
-            demands,
-            outside,
-            user,
+            servers: Vec::new(),
+            wait_for: None,
+            program: self.program.clone(),
+            tcp_buffers: self.tcp_buffers,
+            options: self.options.clone(),
             scenario,
-            tcp_buffers,
         })
     }
 }
@@ -313,10 +281,7 @@ impl RunArgs {
 impl ShellArgs {
     fn work(&self) -> anyhow::Result<Work> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
-        let work =
-            Work::between_two(&self.link, self.seed, &self.recording, &self.demands, vec![shell])?;
-        let (outside, user) = (self.outside.clone(), self.user.clone());
-        Ok(Work { tcp_buffers: Some(self.tcp_buffers), outside, user, ..work })
+        Work::between_two(&self.link, self.seed, self.tcp_buffers, &self.options, vec![shell])
     }
 }
 
@@ -325,8 +290,8 @@ impl Work {
     fn between_two(
         link: &LinkOptions,
         seed: u64,
-        recording: &Recording,
-        demands: &Demands,
+        tcp_buffers: TcpBuffers,
+        options: &WorldOptions,
         program: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let (near, far) = emulation::ENDS;
@@ -337,25 +302,22 @@ impl Work {
             servers: Vec::new(),
             wait_for: None,
             program,
-            recording: recording.clone(),
-            demands: demands.clone(),
-            tcp_buffers: None,
-            outside: Outside::default(),
-            user: AsUser::default(),
+            tcp_buffers: Some(tcp_buffers),
+            options: options.clone(),
         })
     }
 
     fn run(mut self) -> anyhow::Result<ExitCode> {
         emulation::plan(&self.scenario)?;
-        self.demands.check()?;
-        self.outside.check(&self.scenario, &self.host)?;
-        let user = self.user.find()?;
-        let joined = match self.outside.isolate(&self.scenario, &self.host)? {
+        self.options.demands.check()?;
+        self.options.outside.check(&self.scenario, &self.host)?;
+        let user = self.options.user.find()?;
+        let joined = match self.options.outside.isolate(&self.scenario, &self.host)? {
             Entered::Over(code) => return Ok(ended(code)),
             Entered::Inside(joined) => joined,
         };
         let mut plan = joined.plan(&mut self.scenario)?;
-        self.demands.settle(&self.scenario, &mut plan)?;
+        self.options.demands.settle(&self.scenario, &mut plan)?;
         // In an enclosing world the peer is that world's far end, unless servers run at this
         // world's.
         let leads_on = joined.is_nested() && self.servers.is_empty();
@@ -363,17 +325,18 @@ impl Work {
         let world = World::start(&plan)?;
         limit_tcp_buffers(&world, &self.scenario, self.tcp_buffers)?;
         joined.open(&world, &plan)?;
-        if let Some(folder) = &self.recording.pcap {
-            world.links().capture(None, folder, self.recording.limits())?;
+        if let Some(folder) = &self.options.recording.pcap {
+            world.links().capture(None, folder, self.options.recording.limits())?;
         }
         let status = self.carry_out(&world, user.as_ref(), leads_on);
-        let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
+        let captured =
+            if self.options.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
         let report = world.stop()?;
         // Nothing ran, so there is nothing to report.
         let Some(status) = status? else { return Ok(Exit::NotFound.into()) };
-        let account = self.demands.account(&self.scenario, &report)?;
+        let account = self.options.demands.account(&self.scenario, &report)?;
         captured?;
-        Ok(if self.demands.accept(&account) { status } else { Exit::Failed.into() })
+        Ok(if self.options.demands.accept(&account) { status } else { Exit::Failed.into() })
     }
 
     /// Runs the servers and the program; `None` if there is no such program. If this world leads

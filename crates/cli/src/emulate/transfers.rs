@@ -32,11 +32,11 @@ struct Emulated {
 
 /// Runs the transfers.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    if args.outside.is_some() || args.user.is_some() {
+    if args.options.outside.is_some() || args.options.user.is_some() {
         let message = "--uplink, --publish and --user are for a program; name it after `--`";
         return Err(Usage(message.to_owned()).into());
     }
-    args.demands.check()?;
+    args.options.demands.check()?;
     let scenario = args.scenario()?;
     if scenario.transfers.is_empty() {
         let message = "the scenario has no transfers; name a program after `--`";
@@ -48,7 +48,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Isolation::Over(code) => return Ok(ended(code)),
         Isolation::Inside => {}
     }
-    args.demands.settle(&scenario, &mut plan)?;
+    args.options.demands.settle(&scenario, &mut plan)?;
     let stop = crate::stop::stop_flag()?;
     if let Some(folder) = &args.out {
         simulate::prepare(folder, &args.scenario, &scenario)?;
@@ -60,15 +60,15 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     super::limit_tcp_buffers(&world, &scenario, args.tcp_buffers)?;
     let captures = captures(args, &scenario);
     if let Some(folder) = &captures {
-        world.links().capture(None, folder, args.recording.limits())?;
+        world.links().capture(None, folder, args.options.recording.limits())?;
     }
     let mut line = Line::new();
     let ran = transfers::run(&world, &scenario, &contents, &stop, |progress| line.show(progress));
     line.clear();
     let run = ran?;
     let captured = if captures.is_some() { super::end_capture(&world) } else { Ok(()) };
-    let emulator = args.demands.account(&scenario, &world.stop()?)?;
-    let succeeded = run.succeeded() && args.demands.accept(&emulator);
+    let emulator = args.options.demands.account(&scenario, &world.stop()?)?;
+    let succeeded = run.succeeded() && args.options.demands.accept(&emulator);
     let emulated = Emulated { run, emulator };
     let metrics = serde_json::to_string_pretty(&emulated)?;
     if let Some(folder) = &args.out {
@@ -83,7 +83,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 /// Folder of captures: that of --pcap, or beside the results if the scenario requests captures.
 fn captures(args: &RunArgs, scenario: &Scenario) -> Option<PathBuf> {
     let out = args.out.as_ref().filter(|_| scenario.capture.pcap);
-    args.recording.pcap.clone().or_else(|| out.map(|folder| folder.join("captures")))
+    args.options.recording.pcap.clone().or_else(|| out.map(|folder| folder.join("captures")))
 }
 
 /// Progress line on a terminal.

@@ -8,6 +8,7 @@ pub(crate) mod contacts;
 mod directories;
 mod groups;
 mod node;
+mod object;
 mod operations;
 mod outcome;
 mod peers;

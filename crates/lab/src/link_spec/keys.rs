@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 
 /// A table of optional keys, declared by `keys!`.
@@ -158,19 +158,8 @@ impl<'de> DeserializeSeed<'de> for Key {
     type Value = &'static str;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<&'static str, D::Error> {
-        from.deserialize_identifier(self)
-    }
-}
-
-impl Visitor<'_> for Key {
-    type Value = &'static str;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("field identifier")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<&'static str, E> {
+        let key = String::deserialize(from)?;
         let known = self.0.iter().find(|name| **name == key);
-        known.copied().ok_or_else(|| E::unknown_field(key, self.0))
+        known.copied().ok_or_else(|| D::Error::unknown_field(&key, self.0))
     }
 }

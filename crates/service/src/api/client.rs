@@ -1,36 +1,23 @@
 //! Client of a node's interface.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http_body_util::BodyExt as _;
+use hyper::Method;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
-use hyper::{Method, Request, Response, header};
+use hyper::http::request::Builder;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
 use super::model::{Delivery, Purged, Sent};
-use crate::http::{ANSWER_MAX, ClientError, Problem, connect, refused, segment, wrong};
+use crate::http::{ClientError, Connection, Problem, request, segment, wrong};
 
 /// Bytes of a body read at a time.
 const PIECE: usize = 256 << 10;
-
-/// Longest idle time of a connection that is reused. The node closes it after ten seconds, perhaps
-/// just as the next request leaves.
-const IDLE_MAX: Duration = Duration::from_secs(5);
-
-/// A connection to one node, reconnected when it has ended.
-pub(super) struct Connection {
-    socket: PathBuf,
-    sender: Option<SendRequest<Body>>,
-    /// Time of the sender's last use.
-    used: Instant,
-}
 
 /// Client of one node, over one connection.
 pub struct NodeClient {
@@ -53,73 +40,13 @@ pub(super) fn uri(path: &str, query: &[(&str, &str)]) -> String {
     if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
 }
 
-impl Connection {
-    pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), sender: None, used: Instant::now() }
-    }
-
-    async fn open(&mut self) -> Result<&mut SendRequest<Body>, ClientError> {
-        let is_fresh = self.used.elapsed() < IDLE_MAX;
-        let live = self.sender.take().filter(|sender| is_fresh && !sender.is_closed());
-        self.used = Instant::now();
-        let sender = match live {
-            Some(sender) => sender,
-            None => connect(&self.socket).await?.0,
-        };
-        Ok(self.sender.insert(sender))
-    }
-
-    /// Sends a request; a refusal is an error.
-    pub(super) async fn exchange(
-        &mut self,
-        method: Method,
-        uri: &str,
-        body: Body,
-    ) -> Result<Response<Incoming>, ClientError> {
-        let request = Request::builder().method(method).uri(uri).header(header::HOST, "localhost");
-        let request = request.body(body).map_err(|error| wrong(&error))?;
-        let sender = self.open().await?;
-        sender.ready().await.map_err(|error| wrong(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| wrong(&error))?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status();
-        Err(refused(status, &whole(response).await?))
-    }
-
-    /// Takes the bundles of an endpoint from now on: this connection has no other use.
-    pub(super) async fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
-        self.stream(Method::GET, &uri("/deliveries", query), Body::empty()).await
-    }
-
-    /// Sends a request whose response is a stream: this connection has no other use.
-    pub(super) async fn stream(
-        &mut self,
-        method: Method,
-        uri: &str,
-        body: Body,
-    ) -> Result<Coming, ClientError> {
-        let response = self.exchange(method, uri, body).await?;
-        Ok(Coming { body: response.into_body(), bytes: BytesMut::new() })
-    }
-
-    pub(super) async fn get<T: DeserializeOwned>(&mut self, uri: &str) -> Result<T, ClientError> {
-        let response = self.exchange(Method::GET, uri, Body::empty()).await?;
-        serde_json::from_slice(&whole(response).await?).map_err(|error| wrong(&error))
-    }
-
-    pub(super) async fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
-        let path = format!("/deliveries/{}", delivery.delivery);
-        let uri = uri(&path, &[("id", &delivery.id)]);
-        let response = self.exchange(Method::DELETE, &uri, Body::empty()).await?;
-        whole(response).await.map(|_| ())
-    }
-}
-
-pub(super) async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
-    let body = http_body_util::Limited::new(response.into_body(), ANSWER_MAX);
-    Ok(body.collect().await.map_err(|error| wrong(&error))?.to_bytes())
+/// Confirms a delivery.
+pub(super) async fn confirm(
+    connection: &mut Connection,
+    delivery: &Delivery,
+) -> Result<(), ClientError> {
+    let uri = uri(&format!("/deliveries/{}", delivery.delivery), &[("id", &delivery.id)]);
+    connection.whole(request(Method::DELETE, &uri), Body::empty()).await.map(|_| ())
 }
 
 impl NodeClient {
@@ -137,19 +64,6 @@ impl NodeClient {
         Ok(Self { runtime, connection })
     }
 
-    fn exchange(
-        &mut self,
-        method: Method,
-        uri: &str,
-        body: Body,
-    ) -> Result<Response<Incoming>, ClientError> {
-        self.runtime.block_on(self.connection.exchange(method, uri, body))
-    }
-
-    fn whole(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        self.runtime.block_on(whole(response))
-    }
-
     /// Sends a GET request.
     ///
     /// # Errors
@@ -160,7 +74,8 @@ impl NodeClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, ClientError> {
-        self.runtime.block_on(self.connection.get(&uri(path, query)))
+        let request = request(Method::GET, &uri(path, query));
+        self.runtime.block_on(self.connection.json(request, Body::empty()))
     }
 
     /// Sends a DELETE request.
@@ -169,8 +84,8 @@ impl NodeClient {
     ///
     /// [`ClientError`] gives the reason.
     pub fn delete(&mut self, path: &str, query: &[(&str, &str)]) -> Result<(), ClientError> {
-        let response = self.exchange(Method::DELETE, &uri(path, query), Body::empty())?;
-        self.whole(response).map(|_| ())
+        let request = request(Method::DELETE, &uri(path, query));
+        self.runtime.block_on(self.connection.whole(request, Body::empty())).map(|_| ())
     }
 
     /// Deletes all bundles that the query selects.
@@ -179,8 +94,8 @@ impl NodeClient {
     ///
     /// [`ClientError`] gives the reason.
     pub fn purge(&mut self, query: &[(&str, &str)]) -> Result<Purged, ClientError> {
-        let response = self.exchange(Method::DELETE, &uri("/bundles", query), Body::empty())?;
-        serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
+        let request = request(Method::DELETE, &uri("/bundles", query));
+        self.runtime.block_on(self.connection.json(request, Body::empty()))
     }
 
     /// Confirms a delivery.
@@ -189,7 +104,7 @@ impl NodeClient {
     ///
     /// There is no such delivery, or [`ClientError`] gives the reason.
     pub fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
-        self.runtime.block_on(self.connection.confirm(delivery))
+        self.runtime.block_on(confirm(&mut self.connection, delivery))
     }
 
     /// Sends a bundle whose payload is read to its end. The bundle is stored when this returns.
@@ -211,9 +126,8 @@ impl NodeClient {
                 Err(error) => Some((Err(error), payload)),
             }
         });
-        let response =
-            self.exchange(Method::POST, &uri("/bundles", query), Body::from_stream(pieces))?;
-        serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
+        let request = request(Method::POST, &uri("/bundles", query));
+        self.runtime.block_on(self.connection.json(request, Body::from_stream(pieces)))
     }
 
     /// Sends a request whose response comes line by line; `on` returns whether to continue.
@@ -227,9 +141,9 @@ impl NodeClient {
         query: &[(&str, &str)],
         mut on: impl FnMut(T) -> bool,
     ) -> Result<(), ClientError> {
-        let uri = uri(path, query);
-        let request = self.connection.stream(Method::POST, &uri, Body::empty());
-        let mut coming = self.runtime.block_on(request)?;
+        let request = request(Method::POST, &uri(path, query));
+        let coming = Coming::open(&mut self.connection, request, Body::empty());
+        let mut coming = self.runtime.block_on(coming)?;
         while let Some(line) = self.runtime.block_on(coming.line())? {
             let value = serde_json::from_slice(&line).map_err(|error| {
                 let problem: Result<Problem, _> = serde_json::from_slice(&line);
@@ -251,7 +165,7 @@ impl NodeClient {
     ///
     /// Another application has the endpoint, or [`ClientError`] gives the reason.
     pub fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
-        self.runtime.block_on(self.connection.take(query))
+        self.runtime.block_on(Coming::take(&mut self.connection, query))
     }
 
     /// Returns the next bundle, after skipping the rest of the previous one.
@@ -281,6 +195,25 @@ pub struct Coming {
 }
 
 impl Coming {
+    /// Sends a request whose response is a stream: the connection has no other use.
+    pub(super) async fn open(
+        connection: &mut Connection,
+        request: Builder,
+        body: Body,
+    ) -> Result<Self, ClientError> {
+        let response = connection.exchange(request, body).await?;
+        Ok(Self { body: response.into_body(), bytes: BytesMut::new() })
+    }
+
+    /// Takes the bundles of an endpoint from now on: the connection has no other use.
+    pub(super) async fn take(
+        connection: &mut Connection,
+        query: &[(&str, &str)],
+    ) -> Result<Self, ClientError> {
+        let request = request(Method::GET, &uri("/deliveries", query));
+        Self::open(connection, request, Body::empty()).await
+    }
+
     async fn more(&mut self) -> Result<bool, ClientError> {
         match self.body.frame().await {
             None => Ok(false),
@@ -322,40 +255,5 @@ impl Coming {
         }
         let here = self.bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         Ok(self.bytes.split_to(here).freeze())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{BufRead as _, BufReader, Write as _};
-    use std::os::unix::net::{UnixListener, UnixStream};
-
-    use super::*;
-
-    /// Reads a request without a body, and replies with `{}`.
-    fn reply(stream: &UnixStream) {
-        let head = BufReader::new(stream).lines().map(Result::unwrap);
-        assert!(head.take_while(|line| !line.is_empty()).count() > 0);
-        let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-        (&*stream).write_all(reply).unwrap();
-    }
-
-    #[test]
-    fn idle_connections_are_not_reused() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("socket");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let node = std::thread::spawn(move || {
-            let (first, _) = listener.accept().unwrap();
-            reply(&first);
-            reply(&first);
-            reply(&listener.accept().unwrap().0);
-        });
-        let mut client = NodeClient::connect(&socket).unwrap();
-        for idle in [Duration::ZERO, Duration::ZERO, IDLE_MAX] {
-            client.connection.used = Instant::now().checked_sub(idle).unwrap();
-            let _: serde_json::Value = client.get("/node", &[]).unwrap();
-        }
-        node.join().unwrap();
     }
 }

@@ -28,11 +28,11 @@ use tokio::sync::mpsc::{
 };
 use tokio::sync::oneshot;
 
-use super::client::{Coming, Connection, uri};
+use super::client::{Coming, confirm, uri};
 use super::model::{Delivery, Node, REPORTS, Send, StreamSent};
 pub use super::upload::Outcome;
 use super::upload::{Faults, Load, Upload, stream_of};
-use crate::http::{ClientError, wrong};
+use crate::http::{ClientError, Connection, request, wrong};
 
 /// Maximum number of bundles that wait for the node's disk.
 const IN_PROGRESS: usize = 64;
@@ -322,8 +322,8 @@ impl Rounds {
         let (loads, to_send) = unbounded_channel();
         let body = Body::from_stream(stream_of(to_send));
         let mut connection = Connection::new(&self.config.socket);
-        let uri = uri("/bundles/stream", &[("ordered", "true")]);
-        let mut replies = connection.stream(Method::POST, &uri, body).await?;
+        let request = request(Method::POST, &uri("/bundles/stream", &[("ordered", "true")]));
+        let mut replies = Coming::open(&mut connection, request, body).await?;
         self.is_away.store(false, atomic::Ordering::Release);
         // The thread of the connection lives as long as this.
         let pass = |bundle: &Outgoing| {
@@ -427,10 +427,10 @@ impl Rounds {
     async fn confirm(&self, mut deliveries: UnboundedReceiver<Delivery>) {
         let mut connection = Connection::new(&self.config.socket);
         while let Some(delivery) = deliveries.recv().await {
-            let mut confirmed = connection.confirm(&delivery).await;
+            let mut confirmed = confirm(&mut connection, &delivery).await;
             // The node closes idle connections: retry once.
             if !matches!(confirmed, Ok(()) | Err(ClientError::Refused { .. })) {
-                confirmed = connection.confirm(&delivery).await;
+                confirmed = confirm(&mut connection, &delivery).await;
             }
             if let Err(error) = confirmed {
                 // It has expired; or the node has ended, and will deliver it again.
@@ -475,7 +475,7 @@ impl Rounds {
 
     async fn take_from(&self, session: &mut u64) -> Result<(), ClientError> {
         let mut connection = Connection::new(&self.config.socket);
-        let node: Node = connection.get("/node").await?;
+        let node: Node = connection.json(request(Method::GET, "/node"), Body::empty()).await?;
         let memory_of = (!node.is_persistent).then_some(node.pid);
         let there = News::There(NodeFacts { memory_of, follows: false });
         let Some(endpoint) = &self.config.endpoint else {
@@ -484,7 +484,7 @@ impl Rounds {
         };
         let share = self.config.share.map(|share| ("share", share));
         let query: Vec<_> = [("endpoint", endpoint.as_str())].into_iter().chain(share).collect();
-        let mut coming = connection.take(&query).await?;
+        let mut coming = Coming::take(&mut connection, &query).await?;
         *session += 1;
         self.notify(there);
         while let Some(delivery) = coming.next().await? {

@@ -1,22 +1,12 @@
-//! Counters of a node in the format of Prometheus.
-
-use std::fmt;
-
-use prometheus_client::encoding::text;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+//! Metrics of a node.
 
 use super::model::{Node, Traffic};
+use crate::http::{Kind, Metrics};
 
-/// Reads a number of the traffic with a neighbour.
-type Figure = fn(&Traffic) -> u64;
-
-/// Returns all counters in the text format of OpenMetrics.
-pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("slowlight_node");
-    let counts = &node.counts;
+/// Returns all metrics.
+pub(super) fn metrics(node: &Node) -> Metrics {
+    let mut metrics = Metrics::new("slowlight_node");
+    let (counts, beacons) = (&node.counts, &node.beacons);
     for (name, help, value) in [
         ("bundles_sourced", "Bundles sent by applications", counts.sourced),
         ("bundles_received", "Bundles received completely", counts.received),
@@ -36,62 +26,38 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
             counts.resent,
         ),
         ("forwarding_failures", "Failed attempts to forward", counts.failed),
-        ("beacons_sent", "Beacons sent", node.beacons.sent),
-        ("beacons_received", "Datagrams received as beacons", node.beacons.received),
-        ("beacons_malformed", "Datagrams that were no beacons", node.beacons.malformed),
-        ("beacons_ignored", "Beacons without effect", node.beacons.ignored),
+        ("beacons_sent", "Beacons sent", beacons.sent),
+        ("beacons_received", "Datagrams received as beacons", beacons.received),
+        ("beacons_malformed", "Datagrams that were no beacons", beacons.malformed),
+        ("beacons_ignored", "Beacons without effect", beacons.ignored),
     ] {
-        let counter = Counter::<u64>::default();
-        counter.inc_by(value);
-        registry.register(name, help, counter);
+        metrics.add(Kind::Counter, name, help, value);
     }
-    let neighbours = node.neighbours.len() as u64;
+    let (neighbours, discovered) = (node.neighbours.len() as u64, node.discovered.len() as u64);
+    let oldest = node.oldest.map_or(0, |seconds| seconds as u64);
+    let has_trouble = u64::from(node.trouble.is_some());
     for (name, help, value) in [
         ("bundles_held", "Bundles in the store", counts.bundles),
         ("bytes_held", "Bytes of bundles in the store", counts.bytes),
         ("bundles_held_most", "Maximum number of bundles in the store", counts.bundles_peak),
         ("bytes_held_most", "Maximum bytes of bundles in the store", counts.bytes_peak),
         ("neighbours_up", "Reachable neighbours", neighbours),
-        ("neighbours_discovered", "Discovered neighbours", node.discovered.len() as u64),
-    ] {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        registry.register(name, help, gauge);
-    }
-    let oldest = node.oldest.map_or(0, |seconds| seconds as u64);
-    for (name, help, value) in [
+        ("neighbours_discovered", "Discovered neighbours", discovered),
         ("bundles_unrouted", "Bundles without a route", node.unrouted),
         ("oldest_bundle_seconds", "Time since the oldest bundle arrived", oldest),
-        (
-            "trouble",
-            "1 while the store fails or a bound is reached",
-            u64::from(node.trouble.is_some()),
-        ),
+        ("trouble", "1 while the store fails or a bound is reached", has_trouble),
     ] {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        registry.register(name, help, gauge);
+        metrics.add(Kind::Gauge, name, help, value);
     }
-    by_neighbour(&mut registry, &node.traffic);
-    let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
-/// Registers gauges with the neighbour as their label.
-fn by_neighbour(registry: &mut Registry, traffic: &[Traffic]) {
-    let gauges: [(&str, &str, Figure); 4] = [
-        ("neighbour_links_up", "Links to the neighbour that are up", |with| with.links),
-        ("neighbour_bundles_queued", "Bundles queued for the neighbour", |with| with.queued),
-        ("neighbour_bundles_sending", "Bundles in transit to it", |with| with.sending),
-        ("neighbour_bytes_sending", "Bytes in transit to it", |with| with.sending_bytes),
-    ];
-    for (name, help, value) in gauges {
-        let family = Family::<[(&str, String); 1], Gauge>::default();
-        for with in traffic {
-            let value = i64::try_from(value(with)).unwrap_or(i64::MAX);
-            family.get_or_create(&[("neighbour", with.node.clone())]).set(value);
-        }
-        registry.register(name, help, family);
-    }
+    let mut by_neighbour = |name: &str, help: &str, value: fn(&Traffic) -> u64| {
+        let values = node.traffic.iter().map(|with| ([("neighbour", &*with.node)], value(with)));
+        metrics.family(Kind::Gauge, name, help, values);
+    };
+    by_neighbour("neighbour_links_up", "Links to the neighbour that are up", |with| with.links);
+    by_neighbour("neighbour_bundles_queued", "Bundles queued for the neighbour", |with| {
+        with.queued
+    });
+    by_neighbour("neighbour_bundles_sending", "Bundles in transit to it", |with| with.sending);
+    by_neighbour("neighbour_bytes_sending", "Bytes in transit to it", |with| with.sending_bytes);
+    metrics
 }

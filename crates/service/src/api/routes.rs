@@ -33,7 +33,7 @@ use super::receivers::{Delivered, Receiver};
 use super::request::{Answer, Queried, Running, eid, endpoint, query, refused};
 use super::sending::{send, send_stream};
 use super::{Shared, metrics};
-use crate::http::{METRICS_TYPE, Problem, Refusal};
+use crate::http::{Metrics, Problem, Refusal, with_fallbacks};
 use crate::node::Listed;
 
 /// Minimum length of a ping's payload: magic, number, run.
@@ -47,7 +47,7 @@ const LIFETIME_MIN: Duration = Duration::from_secs(3600);
 const PING_MAX: usize = 1 << 20;
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/node", get(node))
         .route("/bundles", get(bundles).post(send).delete(remove))
         .route("/bundles/stream", post(send_stream))
@@ -57,24 +57,11 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/ping", post(ping))
         .route("/trace", post(trace))
         .route("/metrics", get(prometheus))
-        .merge(super::settings::router())
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(DefaultBodyLimit::disable())
-        .with_state(shared)
-}
-
-async fn no_such_path() -> Refusal {
-    let error = "there is no such path; there are /node, /bundles, /bundles/stream, /deliveries, \
-                 /reports, /ping, /trace, /metrics, /reload, /plan and /routes";
-    Refusal::new(StatusCode::NOT_FOUND, error)
-}
-
-async fn no_such_method() -> Refusal {
-    Refusal::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "this path has other methods; docs/node.md lists them",
-    )
+        .merge(super::settings::router());
+    let no_path = "there is no such path; there are /node, /bundles, /bundles/stream, /deliveries, \
+                   /reports, /ping, /trace, /metrics, /reload, /plan and /routes";
+    let no_method = "this path has other methods; docs/node.md lists them";
+    with_fallbacks(router, no_path, no_method).layer(DefaultBodyLimit::disable()).with_state(shared)
 }
 
 /// Error of a request that the agent has not processed.
@@ -172,11 +159,8 @@ async fn node(State(shared): Running) -> Answer<Json<Node>> {
     shared.report().await.map(Json)
 }
 
-async fn prometheus(State(shared): Running) -> Answer<Response> {
-    let text = metrics::encoded(&shared.report().await?);
-    let text =
-        text.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
+async fn prometheus(State(shared): Running) -> Answer<Metrics> {
+    Ok(metrics::metrics(&shared.report().await?))
 }
 
 /// POST: confirms a delivery.

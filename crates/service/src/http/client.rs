@@ -1,24 +1,17 @@
 //! Client of an interface on a Unix socket.
 
 use std::io;
-use std::os::unix::net::UnixStream as Probe;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::body::Body;
-use http_body_util::{BodyExt as _, Limited};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::net::UnixStream;
-use tokio::task::JoinHandle;
 
-use super::Problem;
+use super::connection::{Connection, request, wrong};
 
-/// Maximum length of a response in bytes.
-pub(crate) const ANSWER_MAX: usize = 64 << 20;
 /// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -66,7 +59,7 @@ impl Client {
     /// No server listens there.
     pub fn pid(&self) -> Result<i32, ClientError> {
         let attempt = || {
-            let stream = Probe::connect(&self.socket)?;
+            let stream = UnixStream::connect(&self.socket)?;
             let peer = rustix::net::sockopt::socket_peercred(&stream)?;
             Ok(peer.pid.as_raw_nonzero().get())
         };
@@ -112,59 +105,17 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, ClientError> {
-        let (mut sender, connection) = connect(&self.socket).await?;
-        let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
-        let request = match body {
-            Some(body) => request
-                .header(header::CONTENT_TYPE, "application/json")
-                .body(Body::from(body.to_string())),
-            None => request.body(Body::empty()),
-        };
-        let response = sender
-            .send_request(request.map_err(|error| wrong(&error))?)
-            .await
-            .map_err(|error| wrong(&error))?;
-        let answer = read(response).await;
-        drop(sender);
-        connection.abort();
-        answer
-    }
-}
-
-pub(crate) fn wrong(error: &impl ToString) -> ClientError {
-    ClientError::Answer(error.to_string())
-}
-
-/// Opens a connection, with the task that serves it.
-pub(crate) async fn connect(
-    socket: &Path,
-) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), ClientError> {
-    let unreachable = |error| ClientError::Unreachable { socket: socket.to_owned(), error };
-    let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
-    let (sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| wrong(&error))?;
-    Ok((sender, tokio::spawn(connection)))
-}
-
-/// Returns the error of a refusal.
-pub(crate) fn refused(status: StatusCode, bytes: &[u8]) -> ClientError {
-    let problem: Result<Problem, _> = serde_json::from_slice(bytes);
-    let error = problem
-        .map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), |problem| problem.error);
-    ClientError::Refused { status: status.as_u16(), error }
-}
-
-async fn read(response: Response<hyper::body::Incoming>) -> Result<Value, ClientError> {
-    let status = response.status();
-    let bytes = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
-    let bytes = bytes.map_err(|error| wrong(&error))?.to_bytes();
-    if status.is_success() {
+        let mut request = request(method, path);
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let bytes = Connection::new(&self.socket).whole(request, body).await?;
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        return serde_json::from_slice(&bytes).map_err(|error| wrong(&error));
+        serde_json::from_slice(&bytes).map_err(|error| wrong(&error))
     }
-    Err(refused(status, &bytes))
 }
 
 /// Encodes a text as one segment of a path.

@@ -1,6 +1,8 @@
 //! HTTP with JSON on local sockets, as the interfaces of nodes and emulated worlds use it.
 
 mod client;
+mod connection;
+mod metrics;
 mod pace;
 mod places;
 mod serve;
@@ -11,9 +13,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use transport::text::shortened;
@@ -21,13 +23,11 @@ use utoipa::ToSchema;
 
 pub use hyper::Method;
 
-pub(crate) use self::client::{ANSWER_MAX, connect, refused, wrong};
 pub use self::client::{Client, ClientError, segment};
+pub(crate) use self::connection::{Connection, request, wrong};
+pub use self::metrics::{Kind, Metrics};
 pub(crate) use self::pace::Pause;
 pub use self::serve::{Clients, Times, accept};
-
-/// Media type of `/metrics`.
-pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Maximum length of an error message in characters.
 const ERROR_MAX: usize = 1800;
@@ -64,6 +64,18 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         (self.status, Json(Problem { error: self.error })).into_response()
     }
+}
+
+/// Adds refusals of other paths, and of other methods of a path.
+pub fn with_fallbacks<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    no_path: &'static str,
+    no_method: &'static str,
+) -> Router<S> {
+    let refused = |status, error| move || std::future::ready(Refusal::new(status, error));
+    router
+        .fallback(refused(StatusCode::NOT_FOUND, no_path))
+        .method_not_allowed_fallback(refused(StatusCode::METHOD_NOT_ALLOWED, no_method))
 }
 
 /// Reason why there is no interface.

@@ -164,24 +164,40 @@ pub fn foreign<T>(value: &Value) -> Result<T, String> {
     Err(format!(" has no value like {value:?}"))
 }
 
-/// Yes or no.
-#[derive(Debug)]
-pub struct Flag;
+/// Declares forms whose fields have the values unchanged.
+macro_rules! plain {
+    ($($(#[$about:meta])* $form:ident($type:ty);)+) => {$(
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $form;
 
-impl Leaf<bool> for Flag {
-    fn kind() -> Kind {
-        Base::Flag.into()
-    }
+        impl Leaf<$type> for $form {
+            fn kind() -> Kind {
+                Base::$form.into()
+            }
 
-    fn get(place: &bool) -> Option<Value> {
-        Some(Value::Flag(*place))
-    }
+            fn get(place: &$type) -> Option<Value> {
+                Some(Value::$form(place.to_owned()))
+            }
 
-    fn set(place: &mut bool, value: Value) -> Result<(), String> {
-        let Value::Flag(flag) = value else { return foreign(&value) };
-        *place = flag;
-        Ok(())
-    }
+            fn set(place: &mut $type, value: Value) -> Result<(), String> {
+                let Value::$form(given) = value else { return foreign(&value) };
+                *place = given;
+                Ok(())
+            }
+        }
+    )+};
+}
+
+plain! {
+    /// Yes or no.
+    Flag(bool);
+    /// Any text.
+    Text(String);
+    /// A time.
+    Span(Duration);
+    /// Rate in bit/s.
+    Rate(u64);
 }
 
 /// A number without unit.
@@ -192,64 +208,31 @@ pub struct Number;
 #[derive(Debug)]
 pub struct Size;
 
+/// Declares a form of integers; the kind of its values depends on the greatest number and on the
+/// name of the type.
 macro_rules! integers {
-    ($($type:ty),+) => {$(
-        impl Leaf<$type> for Number {
+    ($form:ident, $kind:expr; $($type:ty),+) => {$(
+        impl Leaf<$type> for $form {
             fn kind() -> Kind {
-                let most = <$type>::MAX as u64;
-                Base::Number { least: 0, most, name: stringify!($type) }.into()
+                let kind: fn(u64, &'static str) -> Base = $kind;
+                kind(<$type>::MAX as u64, stringify!($type)).into()
             }
 
             fn get(place: &$type) -> Option<Value> {
-                Some(Value::Number(*place as u64))
+                Some(Value::$form(*place as u64))
             }
 
             fn set(place: &mut $type, value: Value) -> Result<(), String> {
-                let Value::Number(number) = value else { return foreign(&value) };
-                *place = <$type>::try_from(number).unwrap_or(<$type>::MAX);
-                Ok(())
-            }
-        }
-
-        impl Leaf<$type> for Size {
-            fn kind() -> Kind {
-                Base::Size.into()
-            }
-
-            fn get(place: &$type) -> Option<Value> {
-                Some(Value::Size(*place as u64))
-            }
-
-            fn set(place: &mut $type, value: Value) -> Result<(), String> {
-                let Value::Size(bytes) = value else { return foreign(&value) };
-                *place = <$type>::try_from(bytes).unwrap_or(<$type>::MAX);
+                let Value::$form(given) = value else { return foreign(&value) };
+                *place = <$type>::try_from(given).unwrap_or(<$type>::MAX);
                 Ok(())
             }
         }
     )+};
 }
 
-integers!(u8, u16, u32, u64, usize);
-
-/// Any text.
-#[derive(Debug)]
-pub struct Text;
-
-impl Leaf<String> for Text {
-    fn kind() -> Kind {
-        Base::Text.into()
-    }
-
-    fn get(place: &String) -> Option<Value> {
-        Some(Value::Text(place.clone()))
-    }
-
-    fn set(place: &mut String, value: Value) -> Result<(), String> {
-        let Value::Text(text) = value else { return foreign(&value) };
-        *place = text;
-        Ok(())
-    }
-}
+integers!(Number, |most, name| Base::Number { least: 0, most, name }; u8, u16, u32, u64, usize);
+integers!(Size, |_, _| Base::Size; u8, u16, u32, u64, usize);
 
 /// A share of at most one, as `0.1` or `10 %`.
 #[derive(Debug)]
@@ -290,46 +273,6 @@ impl Leaf<f64> for Share {
     }
 }
 
-/// A time.
-#[derive(Debug)]
-pub struct Span;
-
-impl Leaf<Duration> for Span {
-    fn kind() -> Kind {
-        Base::Span.into()
-    }
-
-    fn get(place: &Duration) -> Option<Value> {
-        Some(Value::Span(*place))
-    }
-
-    fn set(place: &mut Duration, value: Value) -> Result<(), String> {
-        let Value::Span(span) = value else { return foreign(&value) };
-        *place = span;
-        Ok(())
-    }
-}
-
-/// Rate in bit/s.
-#[derive(Debug)]
-pub struct Rate;
-
-impl Leaf<u64> for Rate {
-    fn kind() -> Kind {
-        Base::Rate.into()
-    }
-
-    fn get(place: &u64) -> Option<Value> {
-        Some(Value::Rate(*place))
-    }
-
-    fn set(place: &mut u64, value: Value) -> Result<(), String> {
-        let Value::Rate(rate) = value else { return foreign(&value) };
-        *place = rate;
-        Ok(())
-    }
-}
-
 /// A value, or `off` for `None`.
 #[derive(Debug)]
 pub struct Off<F>(PhantomData<F>);
@@ -337,22 +280,32 @@ pub struct Off<F>(PhantomData<F>);
 /// The word for `None`.
 pub const OFF: &str = "off";
 
-impl<T: Default, F: Leaf<T>> Leaf<Option<T>> for Off<F> {
-    fn kind() -> Kind {
-        F::kind().or(OFF)
-    }
+/// Declares forms of a value, or of a word for `None`.
+macro_rules! worded {
+    ($($form:ident, $word:expr;)+) => {$(
+        impl<T: Default, F: Leaf<T>> Leaf<Option<T>> for $form<F> {
+            fn kind() -> Kind {
+                F::kind().or($word)
+            }
 
-    fn get(place: &Option<T>) -> Option<Value> {
-        place.as_ref().map_or(Some(Value::Word(OFF)), F::get)
-    }
+            fn get(place: &Option<T>) -> Option<Value> {
+                place.as_ref().map_or(Some(Value::Word($word)), F::get)
+            }
 
-    fn set(place: &mut Option<T>, value: Value) -> Result<(), String> {
-        if value == Value::Word(OFF) {
-            *place = None;
-            return Ok(());
+            fn set(place: &mut Option<T>, value: Value) -> Result<(), String> {
+                if value == Value::Word($word) {
+                    *place = None;
+                    return Ok(());
+                }
+                F::set(place.get_or_insert_default(), value)
+            }
         }
-        F::set(place.get_or_insert_default(), value)
-    }
+    )+};
+}
+
+worded! {
+    Off, OFF;
+    Auto, AUTO;
 }
 
 /// 0 is `off`.
@@ -417,42 +370,6 @@ impl Leaf<timer::Timer> for Auto<Span> {
             other => return foreign(&other),
         };
         Ok(())
-    }
-}
-
-impl Leaf<Option<u32>> for Auto<Number> {
-    fn kind() -> Kind {
-        <Number as Leaf<u32>>::kind().or(AUTO)
-    }
-
-    fn get(place: &Option<u32>) -> Option<Value> {
-        Some(place.map_or(Value::Word(AUTO), |number| Value::Number(number.into())))
-    }
-
-    fn set(place: &mut Option<u32>, value: Value) -> Result<(), String> {
-        if value == Value::Word(AUTO) {
-            *place = None;
-            return Ok(());
-        }
-        Number::set(place.get_or_insert_default(), value)
-    }
-}
-
-impl Leaf<Option<f64>> for Auto<Share> {
-    fn kind() -> Kind {
-        Share::kind().or(AUTO)
-    }
-
-    fn get(place: &Option<f64>) -> Option<Value> {
-        Some(place.map_or(Value::Word(AUTO), |share| Value::Text(share.to_string())))
-    }
-
-    fn set(place: &mut Option<f64>, value: Value) -> Result<(), String> {
-        if value == Value::Word(AUTO) {
-            *place = None;
-            return Ok(());
-        }
-        Share::set(place.get_or_insert_default(), value)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use lab::adapter::Verdict;
+use lab::stats::Summary;
+use testbed::tool::Outcome;
+use transport::quantity::{Probability, Span};
 
-use super::Done;
+use super::{Condition, Done};
 use crate::compute::show;
 use crate::compute::table::{Cell, Column, Table, Tone};
-
-type Condition<'a> = (&'a Option<String>, &'a Option<String>);
 
 /// Head of a column with the name of programs and protocols.
 const NAME: &str = "program or protocol";
@@ -17,22 +18,17 @@ const NAME: &str = "program or protocol";
 /// several, each in a column.
 pub(super) fn table(
     order: &[String],
-    conditions: &[Condition<'_>],
+    conditions: &[Condition],
     done: &[Done],
     line_bps: Option<u64>,
 ) -> Table {
-    let of_cell = |what: &str, (delay, per): Condition<'_>| -> Vec<&Done> {
-        let is_of = |done: &&Done| {
-            done.case.what == what && done.case.delay == *delay && done.case.per == *per
-        };
+    let of_cell = |what: &str, condition: Condition| -> Vec<&Done> {
+        let is_of = |done: &&Done| done.case.what == what && done.case.condition == condition;
         done.iter().filter(is_of).collect()
     };
     // Under other conditions than the link's, the table has to name them.
-    if let [condition] = conditions
-        && condition.0.is_none()
-        && condition.1.is_none()
-    {
-        return times(order, line_bps, |what| of_cell(what, *condition));
+    if *conditions == [Condition::default()] {
+        return times(order, line_bps, |what| of_cell(what, Condition::default()));
     }
     let heads = conditions.iter().map(|condition| Column::right(head(*condition)));
     let mut table = Table::new([Column::left(NAME)].into_iter().chain(heads));
@@ -61,16 +57,15 @@ fn times<'a>(
     ]);
     for what in order {
         let runs = runs(what);
-        let seconds = sorted(runs.iter().filter_map(|run| run.outcome.seconds));
-        let goodput = median(&sorted(runs.iter().filter_map(|run| run.outcome.goodput_bps)));
+        let seconds = summary(&runs, |outcome| outcome.seconds);
+        let goodput = summary(&runs, |outcome| outcome.goodput_bps).map(|rates| rates.median);
         let share = goodput.zip(line_bps).map(|(goodput, line)| goodput / line as f64);
-        let ends = seconds.first().zip(seconds.last());
         let doubt = if is_doubted(&runs) { "?" } else { "" };
         table.row([
             what.as_str().into(),
             failures(&runs).map_or(Cell::None, |failures| Cell::from(failures).tone(Tone::Bad)),
-            Cell::optional(median(&seconds).map(show::duration)),
-            Cell::optional(ends.and_then(|(least, most)| show::range(*least, *most))),
+            Cell::optional(seconds.map(|times| show::duration(times.median))),
+            Cell::optional(seconds.and_then(|times| show::range(times.min, times.max))),
             Cell::optional(goodput.map(show::rate)),
             Cell::optional(share.map(show::percent)),
             share.map_or_else(|| Cell::from(""), Cell::Bar),
@@ -80,16 +75,9 @@ fn times<'a>(
     table
 }
 
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// Middle of sorted values, or the mean of the middle two.
-fn median(sorted: &[f64]) -> Option<f64> {
-    let above = sorted.get(sorted.len() / 2)?;
-    Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], *above))
+fn summary(runs: &[&Done], value: fn(&Outcome) -> Option<f64>) -> Option<Summary> {
+    let values = runs.iter().filter_map(|run| value(&run.outcome));
+    Summary::from_samples(&values.collect::<Vec<_>>())
 }
 
 /// Number of failed runs, if any.
@@ -102,18 +90,20 @@ fn is_doubted(runs: &[&Done]) -> bool {
     runs.iter().any(|run| !run.doubts.is_empty())
 }
 
-fn head((delay, per): Condition<'_>) -> String {
-    let words: Vec<_> = delay.iter().chain(per.iter()).map(String::as_str).collect();
+fn head(Condition { delay, per }: Condition) -> String {
+    let words: Vec<_> =
+        delay.iter().map(Span::to_string).chain(per.iter().map(Probability::to_string)).collect();
     if words.is_empty() { "this link".to_owned() } else { words.join(", ") }
 }
 
 /// Median goodput in Mbit/s, with failed runs, and a mark if it is not to be believed.
 fn cell(runs: &[&Done]) -> Cell {
-    let rates = sorted(runs.iter().filter_map(|run| run.outcome.goodput_bps));
-    let Some(median) = median(&rates) else { return Cell::from("failed").tone(Tone::Bad) };
+    let Some(rates) = summary(runs, |outcome| outcome.goodput_bps) else {
+        return Cell::from("failed").tone(Tone::Bad);
+    };
     let failures = failures(runs).map(|failures| format!(" ({failures})")).unwrap_or_default();
     let mark = if is_doubted(runs) { "?" } else { "" };
-    format!("{:.2}{failures}{mark}", median / 1e6).into()
+    format!("{:.2}{failures}{mark}", rates.median / 1e6).into()
 }
 
 /// Lines that say what was verified, and why something failed or is in doubt.
@@ -126,7 +116,7 @@ pub(super) fn notes(done: &[Done]) -> Vec<String> {
     )];
     let mut printed = BTreeSet::new();
     for Done { case, outcome, doubts } in done {
-        let place = head((&case.delay, &case.per));
+        let place = head(case.condition);
         let text = outcome.why.iter().chain(doubts.iter().take(1));
         for why in
             text.filter(|why| printed.insert((case.what.clone(), place.clone(), (*why).clone())))
@@ -140,8 +130,6 @@ pub(super) fn notes(done: &[Done]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use testbed::tool::Outcome;
-
     use super::super::Case;
     use super::*;
     use crate::compute::table::Page;
@@ -152,7 +140,7 @@ mod tests {
             None => (Verdict::Failed, Some("gone".to_owned())),
         };
         Done {
-            case: Case { what: "scp".to_owned(), delay: None, per: None, seed },
+            case: Case { what: "scp".to_owned(), condition: Condition::default(), seed },
             outcome: Outcome { verdict, seconds: goodput_bps.map(|_| 1.0), goodput_bps, why },
             doubts: Vec::new(),
         }
@@ -174,7 +162,7 @@ mod tests {
         let runs = [run(Some(1e6), 1), run(Some(3e6), 2), run(Some(2e6), 3), run(None, 4)];
         let order = ["scp".to_owned()];
         let page = Page { width: 100, has_colors: false, is_wide: false };
-        let shown = table(&order, &[(&None, &None)], &runs, Some(10_000_000)).drawn(page);
+        let shown = table(&order, &[Condition::default()], &runs, Some(10_000_000)).drawn(page);
         for part in ["1 of 4 failed", "1.00 s", "2.000 Mbit/s", "20.0 %"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }

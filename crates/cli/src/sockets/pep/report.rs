@@ -10,11 +10,12 @@ use engine::Time;
 use pep::{End, Indication, Pep, Refusal, Report};
 use rt::TunStatistics;
 use rt::streams::StreamStatistics;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tcp::Stack;
 
 use super::proxy::Proxy;
 use crate::Usage;
+use crate::sockets::object::object;
 use crate::sockets::punctuality::Account;
 
 /// Statistics as JSON: times in seconds, buffers in bytes.
@@ -27,22 +28,15 @@ pub(super) fn value(
     let pep = engine.pep();
     let all = pep.statistics();
     let connections: Vec<_> = pep.connections().map(|report| connection(now, &report)).collect();
-    json!({
+    object! {
+        all => [
+            open, open_peak, accepted, connected, completed, reset, not_connected, idle, aborted,
+            buffered, buffered_peak,
+        ];
         "seconds": seconds(now.since(Time::ZERO)),
-        "open": all.open,
-        "open_peak": all.open_peak,
-        "accepted": all.accepted,
-        "connected": all.connected,
         "turned_away": all.turned_away + streams.turned_away,
-        "completed": all.completed,
-        "reset": all.reset,
-        "not_connected": all.not_connected,
-        "idle": all.idle,
-        "aborted": all.aborted,
         "bytes_to_servers": all.bytes[0],
         "bytes_to_clients": all.bytes[1],
-        "buffered": all.buffered,
-        "buffered_peak": all.buffered_peak,
         "memory": pep.memory(),
         "sockets": {
             "open": streams.streams,
@@ -54,35 +48,27 @@ pub(super) fn value(
             own_tcp_value(interface, account, stack)
         }),
         "connections": connections,
-    })
+    }
 }
 
 /// Statistics of slowlight's own TCP.
 fn own_tcp_value(interface: &TunStatistics, account: &Account, stack: &Stack) -> Value {
     let (counts, lost) = (stack.totals(), stack.statistics());
-    json!({
-        "packets_sent": interface.packets_sent,
-        "packets_received": interface.packets_received,
-        "refused": interface.refused,
-        "segments_sent": counts.segments_sent,
-        "segments_received": counts.segments_received,
-        "retransmissions": counts.retransmissions,
-        "recoveries": counts.recoveries,
-        "timeouts": counts.timeouts,
-        "path_mtu_reports": counts.path_mtu_reports,
-        "black_holes": counts.black_holes,
-        "bad_checksums": lost.bad_checksums,
-        "malformed": lost.malformed,
-        "strangers": lost.strangers,
+    object! {
+        interface => [packets_sent, packets_received, refused],
+        counts => [
+            segments_sent, segments_received, retransmissions, recoveries, timeouts,
+            path_mtu_reports, black_holes,
+        ],
+        lost => [bad_checksums, malformed, strangers];
         "memory": stack.memory(),
         "exactness": account.value(),
-    })
+    }
 }
 
 fn connection(now: Time, report: &Report) -> Value {
-    json!({
-        "client": report.client,
-        "server": report.server,
+    object! {
+        report => [client, server];
         "seconds": seconds(report.closed.unwrap_or(now).since(report.opened)),
         "connected_after": report.connected.map(|at| seconds(at.since(report.opened))),
         "bytes_to_server": report.bytes[0],
@@ -91,7 +77,7 @@ fn connection(now: Time, report: &Report) -> Value {
         "buffered_to_client": report.buffered[1],
         "buffer_peak_to_server": report.buffer_peak[0],
         "buffer_peak_to_client": report.buffer_peak[1],
-    })
+    }
 }
 
 /// Line of statistics.

@@ -9,6 +9,7 @@ use tcp::scps::SnackForm;
 use tcp::{CloseReason, Info, Statistics};
 
 use super::relay::Outcome;
+use crate::sockets::object::object;
 use crate::sockets::punctuality::Account;
 
 fn seconds(duration: Duration) -> f64 {
@@ -137,30 +138,16 @@ pub(super) fn value(
         "seconds": seconds(outcome.lasted),
         "goodput_bps": goodput_bps(outcome),
         "connection": outcome.info.as_ref().map(connection),
-        "interface": {
-            "packets_sent": packets.packets_sent,
-            "writes": packets.writes,
-            "packets_received": packets.packets_received,
-            "reads": packets.reads,
-            "refused": packets.refused,
-            "unreadable": packets.unreadable,
+        "interface": object! {
+            packets => [packets_sent, writes, packets_received, reads, refused, unreadable];
         },
         "exactness": account.value(),
-        "stack": {
-            "packets": stack.packets,
-            "not_tcp": stack.not_tcp,
-            "fragments": stack.fragments,
-            "bad_checksums": stack.bad_checksums,
-            "malformed": stack.malformed,
-            "misdirected": stack.misdirected,
-            "strangers": stack.strangers,
-            "refused_syns": stack.refused_syns,
-            "cookies_sent": stack.cookies_sent,
-            "cookies_accepted": stack.cookies_accepted,
-            "dropped_replies": stack.dropped_replies,
-            "reports_taken": stack.reports_taken,
-            "reports_ignored": stack.reports_ignored,
-            "plain_tcp": stack.plain_tcp,
+        "stack": object! {
+            stack => [
+                packets, not_tcp, fragments, bad_checksums, malformed, misdirected, strangers,
+                refused_syns, cookies_sent, cookies_accepted, dropped_replies, reports_taken,
+                reports_ignored, plain_tcp,
+            ];
         },
     })
 }
@@ -174,45 +161,29 @@ fn snack_name(form: SnackForm) -> &'static str {
 
 fn connection(info: &Info) -> Value {
     let counts = &info.counts;
-    json!({
-        "local": info.local,
-        "remote": info.remote,
-        "mss": info.mss,
-        "timestamps": info.timestamps,
-        "sack": info.sack,
-        "ecn": info.ecn,
+    object! {
+        info => [local, remote, mss, timestamps, sack, ecn, cwnd, pacing_rate_bps],
+        counts => [
+            segments_sent, segments_received, bytes_sent, retransmissions, recoveries, timeouts,
+            spurious, ecn_reductions, duplicate_acks, window_probes, path_mtu_reports, black_holes,
+            tail_loss_probes, corruptions,
+        ];
         "scps": info.scps.map(|scps| json!({
             "snack": scps.snack.map(snack_name),
             "compression": scps.compression.is_some(),
             "bets": scps.bets,
         })),
         "window_scale": { "peer": info.window_scale.0, "own": info.window_scale.1 },
-        "cwnd": info.cwnd,
         "ssthresh": (info.ssthresh != u64::MAX).then_some(info.ssthresh),
-        "pacing_rate_bps": info.pacing_rate_bps,
         "srtt": info.srtt.map(seconds),
         "rttvar": seconds(info.rttvar),
         "min_rtt": info.min_rtt.map(seconds),
         "rto": seconds(info.rto),
         "send_buffer": info.buffers.0,
         "receive_buffer": info.buffers.1,
-        "segments_sent": counts.segments_sent,
-        "segments_received": counts.segments_received,
-        "bytes_sent": counts.bytes_sent,
-        "retransmissions": counts.retransmissions,
-        "recoveries": counts.recoveries,
-        "timeouts": counts.timeouts,
-        "spurious": counts.spurious,
-        "ecn_reductions": counts.ecn_reductions,
-        "duplicate_acks": counts.duplicate_acks,
-        "window_probes": counts.window_probes,
-        "path_mtu_reports": counts.path_mtu_reports,
-        "black_holes": counts.black_holes,
-        "tail_loss_probes": counts.tail_loss_probes,
         "snacks_sent": counts.snacks.0,
         "snacks_received": counts.snacks.1,
-        "corruptions": counts.corruptions,
         "peer_window_limited": seconds(counts.peer_window_limited),
         "send_buffer_limited": seconds(counts.send_buffer_limited),
-    })
+    }
 }
