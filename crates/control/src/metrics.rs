@@ -16,7 +16,9 @@ pub(crate) fn metrics(world: &World) -> Metrics {
                 ("delivered", counters.delivered),
                 ("damaged", counters.damaged),
             ];
-            outcomes.map(|(outcome, of)| ([("link", &*link.name), ("outcome", outcome)], count(of)))
+            outcomes.map(|(outcome, of)| {
+                (vec![("link", link.name.clone()), ("outcome", outcome.to_owned())], count(of))
+            })
         })
     };
     let help = "Packets of a link: offered, delivered, and of those damaged";
@@ -25,11 +27,13 @@ pub(crate) fn metrics(world: &World) -> Metrics {
     metrics.family(Kind::Counter, "link_bytes", help, by_outcome(|count| count.bytes));
     let lost = links.iter().flat_map(|link| {
         let lost = link.counters.lost.iter();
-        lost.map(|(cause, count)| ([("link", &*link.name), ("cause", cause)], count.packets))
+        lost.map(|(cause, count)| {
+            (vec![("link", link.name.clone()), ("cause", cause.clone())], count.packets)
+        })
     });
     metrics.family(Kind::Counter, "link_lost_packets", "Packets that a link lost, by cause", lost);
     let mut by_link = |kind: Kind, name: &str, help: &str, value: fn(&Link) -> u64| {
-        let values = links.iter().map(|link| ([("link", &*link.name)], value(link)));
+        let values = links.iter().map(|link| (vec![("link", link.name.clone())], value(link)));
         metrics.family(kind, name, help, values);
     };
     let help = "Packets that a host would not take";
@@ -44,14 +48,14 @@ pub(crate) fn metrics(world: &World) -> Metrics {
         let late = link.lateness;
         let quantiles = [("0.5", late.p50_us), ("0.99", late.p99_us), ("1", late.most_us)];
         quantiles.map(|(quantile, micros)| {
-            ([("link", &*link.name), ("quantile", quantile)], micros / 1e6)
+            (vec![("link", link.name.clone()), ("quantile", quantile.to_owned())], micros / 1e6)
         })
     });
     let help = "Lateness of packets after their logical times";
-    metrics.family(Kind::Seconds, "link_lateness", help, lateness);
+    metrics.family_of_seconds("link_lateness", help, lateness);
     let help = "Lost for want of memory for packets";
     metrics.add(Kind::Counter, "no_memory_packets", help, world.no_memory);
-    metrics.add(Kind::Seconds, "world", "Since the world began", world.now);
+    metrics.add_seconds("world", "Since the world began", world.now);
     metrics
 }
 
@@ -77,7 +81,7 @@ mod tests {
             }],
         }))
         .unwrap();
-        let text = metrics(&world).finish();
+        let text = metrics(&world).text();
         for line in [
             r#"link_packets_total{link="a:b",outcome="pushed"} 9"#,
             r#"link_bytes_total{link="a:b",outcome="delivered"} 500"#,
@@ -88,7 +92,7 @@ mod tests {
             r#"link_queued_packets{link="a:b"} 2"#,
             r#"link_waiting_packets{link="a:b"} 7"#,
             r#"link_lateness_seconds{link="a:b",quantile="0.5"} 0.0000015"#,
-            r#"link_lateness_seconds{link="a:b",quantile="1"} 2"#,
+            r#"link_lateness_seconds{link="a:b",quantile="1"} 2.0"#,
             "no_memory_packets_total 3",
             "world_seconds 12.5",
         ] {

@@ -50,7 +50,8 @@ pub(super) fn metrics(node: &Node) -> Metrics {
         metrics.add(Kind::Gauge, name, help, value);
     }
     let mut by_neighbour = |name: &str, help: &str, value: fn(&Traffic) -> u64| {
-        let values = node.traffic.iter().map(|with| ([("neighbour", &*with.node)], value(with)));
+        let values =
+            node.traffic.iter().map(|with| (vec![("neighbour", with.node.clone())], value(with)));
         metrics.family(Kind::Gauge, name, help, values);
     };
     by_neighbour("neighbour_links_up", "Links to the neighbour that are up", |with| with.links);

@@ -1,112 +1,105 @@
 //! Metrics of a snapshot, in the text format of OpenMetrics 1.0.
 
-use std::fmt::{Display, Write as _};
+use std::sync::atomic::AtomicU64;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::{Registry, Unit};
 
 /// Media type of the format.
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Type of a metric.
+/// Type of a metric without unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Number that only grows.
     Counter,
-    /// Number without unit.
+    /// Any other number.
     Gauge,
-    /// Time in seconds.
-    Seconds,
 }
 
-/// Text of metrics whose names begin with a prefix.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    prefix: &'static str,
-    text: String,
-}
+type Labels = Vec<(&'static str, String)>;
+
+/// Metrics whose names begin with a prefix.
+#[derive(Debug)]
+pub struct Metrics(Registry);
 
 impl Metrics {
-    /// Begins the text.
+    /// No metrics yet.
     #[must_use]
     pub fn new(prefix: &'static str) -> Self {
-        Self { prefix, text: String::new() }
+        Self(Registry::with_prefix(prefix))
     }
 
     /// Adds a metric with one value.
-    pub fn add(&mut self, kind: Kind, name: &str, help: &str, value: impl Display) {
-        self.family(kind, name, help, [([("", ""); 0], value)]);
+    pub fn add(&mut self, kind: Kind, name: &str, help: &str, value: u64) {
+        match kind {
+            Kind::Counter => self.0.register(name, help, ConstCounter::new(value)),
+            Kind::Gauge => self.0.register(name, help, ConstGauge::new(value)),
+        }
+    }
+
+    /// Adds a time in seconds.
+    pub fn add_seconds(&mut self, name: &str, help: &str, value: f64) {
+        self.0.register_with_unit(name, help, Unit::Seconds, ConstGauge::new(value));
     }
 
     /// Adds a metric with a value for each set of labels; without values it is left out.
-    pub fn family<'a, const N: usize>(
+    pub fn family(
         &mut self,
         kind: Kind,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = ([(&'a str, &'a str); N], impl Display)>,
+        values: impl IntoIterator<Item = (Labels, u64)>,
     ) {
-        let (kind, total, unit) = match kind {
-            Kind::Counter => ("counter", "_total", ""),
-            Kind::Gauge => ("gauge", "", ""),
-            Kind::Seconds => ("gauge", "", "_seconds"),
-        };
-        let name = format!("{}_{name}{unit}", self.prefix);
-        let mut head = format!("# HELP {name} {help}.\n# TYPE {name} {kind}\n");
-        if !unit.is_empty() {
-            head += &format!("# UNIT {name} {}\n", &unit[1..]);
-        }
-        for (labels, value) in values {
-            let labels = labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(text)));
-            let labels = if N > 0 { format!("{{{}}}", labels.join(",")) } else { String::new() };
-            // Writing to a string cannot fail.
-            let _ = writeln!(self.text, "{head}{name}{total}{labels} {value}");
-            head.clear();
+        let values = values.into_iter();
+        match kind {
+            Kind::Counter => {
+                let family = Family::<Labels, Counter>::default();
+                values.for_each(|(labels, value)| {
+                    family.get_or_create(&labels).inc_by(value);
+                });
+                self.0.register(name, help, family);
+            }
+            Kind::Gauge => {
+                let family = Family::<Labels, Gauge<u64, AtomicU64>>::default();
+                values.for_each(|(labels, value)| {
+                    family.get_or_create(&labels).set(value);
+                });
+                self.0.register(name, help, family);
+            }
         }
     }
 
-    /// Ends the text.
+    /// Adds a metric with a time in seconds for each set of labels.
+    pub fn family_of_seconds(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, f64)>,
+    ) {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).set(value);
+        }
+        self.0.register_with_unit(name, help, Unit::Seconds, family);
+    }
+
+    /// Text of the metrics.
     #[must_use]
-    pub fn finish(self) -> String {
-        self.text + "# EOF\n"
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        text::encode(&mut text, &self.0).expect("writing to a string cannot fail");
+        text
     }
 }
 
 impl IntoResponse for Metrics {
     fn into_response(self) -> Response {
-        ([(header::CONTENT_TYPE, TYPE)], self.finish()).into_response()
-    }
-}
-
-/// Escapes the value of a label.
-fn escaped(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_have_the_form_of_openmetrics() {
-        let mut metrics = Metrics::new("x");
-        metrics.add(Kind::Counter, "packets", "Packets", 5);
-        metrics.add(Kind::Seconds, "age", "Age", 1.5);
-        metrics.family(Kind::Gauge, "empty", "Left out", [([("a", "b"); 1], 0); 0]);
-        let links = [([("link", "a\\b\n\"c\""), ("way", "there")], 1), ([("link", "d"); 2], 2)];
-        metrics.family(Kind::Gauge, "up", "Up", links);
-        let expected = "# HELP x_packets Packets.\n\
-                        # TYPE x_packets counter\n\
-                        x_packets_total 5\n\
-                        # HELP x_age_seconds Age.\n\
-                        # TYPE x_age_seconds gauge\n\
-                        # UNIT x_age_seconds seconds\n\
-                        x_age_seconds 1.5\n\
-                        # HELP x_up Up.\n\
-                        # TYPE x_up gauge\n\
-                        x_up{link=\"a\\\\b\\n\\\"c\\\"\",way=\"there\"} 1\n\
-                        x_up{link=\"d\",link=\"d\"} 2\n\
-                        # EOF\n";
-        assert_eq!(metrics.finish(), expected);
+        ([(header::CONTENT_TYPE, TYPE)], self.text()).into_response()
     }
 }
