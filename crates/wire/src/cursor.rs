@@ -122,6 +122,12 @@ impl<'a> Writer<'a> {
         self.position
     }
 
+    /// Fails if there is room left.
+    pub const fn finish(&self) -> Result<(), EncodeError> {
+        let (needed, room) = (self.position, self.bytes.len());
+        if needed == room { Ok(()) } else { Err(EncodeError::NoRoom { needed, room }) }
+    }
+
     /// Writes bytes.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {

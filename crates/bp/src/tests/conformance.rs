@@ -8,7 +8,7 @@ use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
 use engine::{
     Completion, Deadline, Effect, EffectResult, Engine, FileId, FileName, FilestoreRequest, Input,
-    MemoryStore, OpenMode, PathInfo, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
+    MemoryStore, OpenMode, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 use testing::world::small_buffers;
 

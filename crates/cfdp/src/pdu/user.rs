@@ -221,7 +221,7 @@ impl<'a> UserOperation<'a> {
                 destination_name: Lv::read(reader)?,
             },
             0x01 => Self::ProxyMessageToUser(Lv::read(reader)?),
-            0x02 => Self::ProxyFilestoreRequest(read_filestore_request(reader)?),
+            0x02 => Self::ProxyFilestoreRequest(read_lv(reader, FilestoreRequest::read)?),
             0x03 => {
                 let (condition, handler) = fault_handler_override(reader.u8()?);
                 Self::ProxyFaultHandlerOverride { condition, handler }
@@ -236,7 +236,7 @@ impl<'a> UserOperation<'a> {
                 let (condition, delivery, file_status) = outcome_from_byte(reader.u8()?);
                 Self::ProxyPutResponse { condition, delivery, file_status }
             }
-            0x08 => Self::ProxyFilestoreResponse(read_filestore_response(reader)?),
+            0x08 => Self::ProxyFilestoreResponse(read_lv(reader, FilestoreResponse::read)?),
             0x09 => Self::ProxyPutCancel,
             0x0a => Self::OriginatingTransactionId(TransactionField::read(reader)?),
             0x0b => Self::ProxyClosureRequest(reader.u8()? & 1 != 0),
@@ -292,9 +292,9 @@ impl<'a> UserOperation<'a> {
                 let (condition, handler) = fault_handler_override(reader.u8()?);
                 Self::SfoFaultHandlerOverride { condition, handler }
             }
-            0x44 => Self::SfoFilestoreRequest(read_filestore_request(reader)?),
+            0x44 => Self::SfoFilestoreRequest(read_lv(reader, FilestoreRequest::read)?),
             0x45 => Self::SfoReport(SfoReport::read(reader)?),
-            0x46 => Self::SfoFilestoreResponse(read_filestore_response(reader)?),
+            0x46 => Self::SfoFilestoreResponse(read_lv(reader, FilestoreResponse::read)?),
             code => Self::Other { code, data: reader.rest() },
         })
     }
@@ -484,22 +484,14 @@ fn write_len(len: usize, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
     writer.u8(u8::try_from(len).map_err(|_| EncodeError::TooLarge { field: "LV value" })?)
 }
 
-fn read_filestore_request<'a>(
+/// Reads a length, and a value that is this long.
+fn read_lv<'a, T>(
     reader: &mut Reader<'a>,
-) -> Result<FilestoreRequest<'a>, DecodeError> {
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
     let len = usize::from(reader.u8()?);
     let mut part = reader.part(len)?;
-    let request = FilestoreRequest::read(&mut part)?;
+    let value = read(&mut part)?;
     part.finish()?;
-    Ok(request)
-}
-
-fn read_filestore_response<'a>(
-    reader: &mut Reader<'a>,
-) -> Result<FilestoreResponse<'a>, DecodeError> {
-    let len = usize::from(reader.u8()?);
-    let mut part = reader.part(len)?;
-    let response = FilestoreResponse::read(&mut part)?;
-    part.finish()?;
-    Ok(response)
+    Ok(value)
 }

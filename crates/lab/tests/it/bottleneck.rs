@@ -72,5 +72,5 @@ pub(crate) fn lost(run: &Run) -> f64 {
 /// Goodput in Mbit/s.
 pub(crate) fn goodput(run: &Run, index: usize) -> f64 {
     let transfer = &run.transfers[index];
-    8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
+    8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.expect("it was delivered")
 }

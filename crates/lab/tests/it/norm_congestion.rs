@@ -1,7 +1,5 @@
 //! NORM with congestion control, over modelled links.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::run::Recorders;
 use norm::message::{self, Body, Command, Message};
 use slowlight_lab as lab;

@@ -286,7 +286,6 @@ impl<'a> Segment<'a> {
     /// # Errors
     /// `out` has another length, or a field cannot be encoded.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
-        let room = out.len();
         let mut writer = Writer::new(out);
         writer.u8(self.body.code())?;
         sdnv::write(&mut writer, self.session.originator)?;
@@ -295,10 +294,7 @@ impl<'a> Segment<'a> {
         self.header.write(&mut writer)?;
         self.body.write(&mut writer)?;
         self.trailer.write(&mut writer)?;
-        if writer.position() != room {
-            return Err(EncodeError::NoRoom { needed: writer.position(), room });
-        }
-        Ok(())
+        writer.finish()
     }
 
     /// Encodes the segment into a vector.

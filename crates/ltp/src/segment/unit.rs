@@ -53,15 +53,11 @@ impl<'a> Unit<'a> {
     /// # Errors
     /// `out` has another length.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
-        let room = out.len();
         let mut writer = Writer::new(out);
         sdnv::write(&mut writer, self.service)?;
         sdnv::write(&mut writer, self.data.len() as u64)?;
         writer.put(self.data)?;
-        if writer.position() != room {
-            return Err(EncodeError::NoRoom { needed: writer.position(), room });
-        }
-        Ok(())
+        writer.finish()
     }
 }
 

@@ -217,12 +217,12 @@ fn kept_claims_are_bounded() {
 #[test]
 fn omitted_claims_are_reported_later() {
     let remote = Remote { datagram_max: Some(200), repair_copies: 1, ..Remote::default() };
-    let file = content(1_000_000);
-    let mut world = World::with(&Config { default_remote: remote, ..Config::default() });
-    world.lose = Box::new(|side, number, _| side == 0 && number < 6000 && number % 2 == 1);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(
+        &Config { default_remote: remote, ..Config::default() },
+        1_000_000,
+        Red::All,
+        Box::new(|side, number, _| side == 0 && number < 6000 && number % 2 == 1),
+    );
     let mut reports = BTreeMap::<u64, BTreeSet<u64>>::new();
     for (_, _, datagram, _) in &world.log {
         if let Body::Report(report) = Segment::decode(datagram).expect("a segment").body {

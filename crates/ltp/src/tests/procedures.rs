@@ -77,11 +77,7 @@ fn reason(world: &World, side: usize) -> Option<(End, CancelReason)> {
 
 #[test]
 fn a_red_block_without_loss() {
-    let file = content(SIZE);
-    let mut world = World::with(&config());
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed(&config(), SIZE, Red::All);
     assert_eq!(
         world.transcript(),
         [
@@ -97,11 +93,7 @@ fn a_red_block_without_loss() {
 
 #[test]
 fn a_green_block_without_loss() {
-    let file = content(SIZE);
-    let mut world = World::with(&config());
-    world.send(&file, Red::None);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed(&config(), SIZE, Red::None);
     let expected =
         ["> green 0-1000", "> green 1000-2000", "> green 2000-2500", "> green EOB 2500-2524"];
     assert_eq!(world.transcript(), expected);
@@ -110,11 +102,7 @@ fn a_green_block_without_loss() {
 
 #[test]
 fn a_mixed_block_without_loss() {
-    let file = content(SIZE);
-    let mut world = World::with(&config());
-    world.send(&file, Red::Prefix(1500));
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed(&config(), SIZE, Red::Prefix(1500));
     let (mut first, last): (Vec<_>, Vec<_>) =
         world.transcript().into_iter().partition(|line| line.starts_with("> red"));
     assert_eq!(first.split_off(0), ["> red 0-1000", "> red EORP 1000-1500 CP 1/0"]);
@@ -146,12 +134,7 @@ fn lost_green_data_is_not_retransmitted() {
 /// scope.
 #[test]
 fn reports_trigger_data_and_a_checkpoint() {
-    let file = content(SIZE);
-    let mut world = World::with(&impatient());
-    world.lose = lose_numbers(&[0, 2]);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&impatient(), SIZE, Red::All, lose_numbers(&[0, 2]));
     assert_eq!(
         world.transcript(),
         [
@@ -498,12 +481,12 @@ fn reports_in_flight_are_not_sent_again() {
 #[test]
 fn claims_that_do_not_fit_are_split_into_several_reports() {
     let default_remote = Remote { datagram_max: Some(200), ..config().default_remote };
-    let file = content(60_000);
-    let mut world = World::with(&Config { default_remote, ..config() });
-    world.lose = Box::new(|side, number, _| side == 0 && number < 300 && number % 2 == 1);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(
+        &Config { default_remote, ..config() },
+        60_000,
+        Red::All,
+        Box::new(|side, number, _| side == 0 && number < 300 && number % 2 == 1),
+    );
     let mut end = 0;
     let mut reports = 0;
     for (_, _, datagram, _) in world.log.iter().filter(|(_, side, ..)| *side == 1) {
@@ -570,11 +553,7 @@ fn sessions_beyond_the_bound_replace_others() {
 
 #[test]
 fn late_segments_of_closed_sessions_start_nothing() {
-    let file = content(SIZE);
-    let mut world = World::with(&config());
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let mut world = World::crossed(&config(), SIZE, Red::All);
     let before = world.log.len();
     let late: Vec<_> = world.log.iter().filter(|(_, side, ..)| *side == 0).cloned().collect();
     for (_, _, datagram, _) in &late {

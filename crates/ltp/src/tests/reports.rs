@@ -24,12 +24,7 @@ fn first(lines: &[String], start: &str) -> usize {
 #[test]
 fn a_gap_is_repaired_before_the_end_of_the_block() {
     // 100 segments of 0.85 ms are longer than a round trip of 50 ms.
-    let file = content(100_000);
-    let mut world = World::with(&reporting_gaps());
-    world.lose = lose_numbers(&[1]);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&reporting_gaps(), 100_000, Red::All, lose_numbers(&[1]));
     let lines = world.transcript();
     assert_eq!(lines[..3], ["> red 0-1000", ">x red 1000-2000", "> red 2000-3000"]);
     let around: Vec<_> = lines
@@ -55,12 +50,8 @@ fn a_gap_is_repaired_before_the_end_of_the_block() {
 
 #[test]
 fn gaps_of_a_fraction_of_a_round_trip_share_a_report() {
-    let file = content(100_000);
-    let mut world = World::with(&reporting_gaps());
-    world.lose = lose_numbers(&[1, 4, 6, 8, 40]);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world =
+        World::crossed_with(&reporting_gaps(), 100_000, Red::All, lose_numbers(&[1, 4, 6, 8, 40]));
     let lines = world.transcript();
     let asynchronous: Vec<_> =
         lines.iter().filter(|l| l.starts_with("< RS") && l.contains("/0 ")).collect();
@@ -70,12 +61,12 @@ fn gaps_of_a_fraction_of_a_round_trip_share_a_report() {
 
 #[test]
 fn lost_gap_reports_are_retransmitted() {
-    let file = content(200_000);
-    let mut world = World::with(&reporting_gaps());
-    world.lose = Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(
+        &reporting_gaps(),
+        200_000,
+        Red::All,
+        Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0)),
+    );
     let lines = world.transcript();
     assert_eq!(
         lines.iter().filter(|line| line.ends_with("RS 1/0 0-3000: 0-1000 2000-3000")).count(),
@@ -87,12 +78,12 @@ fn lost_gap_reports_are_retransmitted() {
 
 #[test]
 fn reports_of_gaps_stay_few() {
-    let file = content(10_000_000);
-    let mut world = World::with(&config(Remote { report_gaps: true, ..Remote::default() }));
-    world.lose = lose_one_in(10, 3);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(
+        &config(Remote { report_gaps: true, ..Remote::default() }),
+        10_000_000,
+        Red::All,
+        lose_one_in(10, 3),
+    );
     let lost = world.log.iter().filter(|(_, side, _, lost)| *side == 0 && *lost).count();
     let reports = world.sides[1].engine.stats().sent.reports as usize;
     let data = world.sides[0].engine.stats().sent.data;

@@ -69,12 +69,7 @@ fn a_session_without_a_report_restarts() {
 
 #[test]
 fn closed_sessions_leave_no_record() {
-    let file = content(SIZE);
-    let mut world = World::with(&config());
-    world.lose = lose_numbers(&[0]);
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let mut world = World::crossed_with(&config(), SIZE, Red::All, lose_numbers(&[0]));
     restart(&mut world, &config(), Duration::from_secs(60));
     world.run();
     let reported = |i: &Indication| matches!(i, Indication::Interrupted { .. });

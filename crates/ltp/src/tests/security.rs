@@ -170,13 +170,8 @@ fn unauthenticated_segments_are_dropped_and_counted() {
 #[test]
 fn closed_sessions_reply_with_the_key() {
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
-    let file = content(5_000);
-    let mut world = World::with(&config(Some(keys)));
     // The sender's session ends with it.
-    world.lose = lose_first_report_ack();
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config(Some(keys)), 5_000, Red::All, lose_first_report_ack());
     assert!(world.sides[0].engine.stats().stray > 0, "{:#?}", world.transcript());
     assert_eq!(world.sides[1].engine.stats().unauthenticated, 0);
 }
@@ -243,12 +238,7 @@ fn segments_without_the_cookie_are_dropped() {
 #[test]
 fn closed_sessions_reply_with_their_cookie() {
     let config = Config { cookies: true, ..Config::default() };
-    let file = content(5_000);
-    let mut world = World::with(&config);
-    world.lose = lose_first_report_ack();
-    world.send(&file, Red::All);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config, 5_000, Red::All, lose_first_report_ack());
     assert_eq!(world.sides[0].engine.stats().stray, 1, "{:#?}", world.transcript());
     assert_eq!(world.sides[1].engine.stats().wrong_cookies, 0);
     assert_eq!(world.sides[1].engine.stats().received.report_acks, 1);

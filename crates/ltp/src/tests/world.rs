@@ -28,6 +28,22 @@ impl World {
         Self::new([config.clone(), config.clone()])
     }
 
+    /// Lets a file of `len` bytes cross without losses.
+    pub(super) fn crossed(config: &Config, len: usize, red: Red) -> Self {
+        Self::crossed_with(config, len, red, Box::new(|_, _, _| false))
+    }
+
+    /// Lets a file of `len` bytes cross with these losses.
+    pub(super) fn crossed_with(config: &Config, len: usize, red: Red, lose: Fate) -> Self {
+        let mut world = Self::with(config);
+        let file = content(len);
+        world.lose = lose;
+        world.send(&file, red);
+        world.run();
+        world.assert_delivered(&file);
+        world
+    }
+
     /// Sends a file from engine 1 to engine 2.
     pub(super) fn send(&mut self, content: &[u8], red: Red) -> SessionId {
         self.sides[0].store.insert(name("source"), content.to_vec());

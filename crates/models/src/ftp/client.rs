@@ -30,14 +30,8 @@ enum Awaited {
     /// Time of another attempt.
     Restart,
     Connection,
-    Greeting,
-    User,
-    Password,
-    Type,
-    /// Reply to ARST, SUPP or BETS.
-    Restartable,
-    Brief,
-    BestEffort,
+    /// Reply before the first request.
+    Login(Login),
     /// Local file being opened.
     Open,
     /// Reply to PASV, EPSV or PORT.
@@ -60,32 +54,17 @@ enum Awaited {
     Quit,
 }
 
-impl Awaited {
-    /// Whether the awaited event precedes the first request.
-    fn is_login(self) -> bool {
-        match self {
-            Self::Greeting
-            | Self::User
-            | Self::Password
-            | Self::Type
-            | Self::Restartable
-            | Self::Brief
-            | Self::BestEffort => true,
-            Self::Restart
-            | Self::Connection
-            | Self::Open
-            | Self::Address
-            | Self::Listening
-            | Self::Peer
-            | Self::Size
-            | Self::Offset
-            | Self::Reply
-            | Self::Checksum
-            | Self::Begin
-            | Self::End
-            | Self::Quit => false,
-        }
-    }
+/// Step before the first request, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Login {
+    Greeting,
+    User,
+    Password,
+    Type,
+    /// Reply to ARST, SUPP or BETS.
+    Restartable,
+    Brief,
+    BestEffort,
 }
 
 /// Current request.
@@ -188,7 +167,7 @@ impl Session {
         self.control.ends = ends;
         self.control.set_blocked(false);
         if self.awaited == Awaited::Connection {
-            self.awaited = Awaited::Greeting;
+            self.awaited = Awaited::Login(Login::Greeting);
         }
     }
 
@@ -226,8 +205,8 @@ impl Session {
         if reply.code == 421 {
             return self.give_up(&Failure::Reply(reply), core);
         }
-        if self.awaited.is_login() {
-            return self.login_reply(reply, config, core);
+        if let Awaited::Login(step) = self.awaited {
+            return self.login_reply(step, reply, config, core);
         }
         match (self.awaited, reply.class()) {
             (Awaited::Size, class) => self.size_known((class == 2).then_some(&reply), config, core),
@@ -270,13 +249,7 @@ impl Session {
             (
                 Awaited::Restart
                 | Awaited::Connection
-                | Awaited::Greeting
-                | Awaited::User
-                | Awaited::Password
-                | Awaited::Type
-                | Awaited::Restartable
-                | Awaited::Brief
-                | Awaited::BestEffort
+                | Awaited::Login(_)
                 | Awaited::Open
                 | Awaited::Listening
                 | Awaited::Peer,
@@ -286,28 +259,31 @@ impl Session {
     }
 
     /// Processes a reply before the first request.
-    fn login_reply(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
-        match (self.awaited, reply.class()) {
+    fn login_reply(&mut self, step: Login, reply: Reply, config: &ClientConfig, core: &mut Core) {
+        match (step, reply.class()) {
             // 120: service ready later.
-            (Awaited::Greeting, 1) => {}
-            (Awaited::Greeting, 2) => self.ask(&Command::User(&config.user), Awaited::User),
-            (Awaited::User, 3) => self.ask(&Command::Pass(&config.password), Awaited::Password),
-            (Awaited::User | Awaited::Password, 2) => {
+            (Login::Greeting, 1) => {}
+            (Login::Greeting, 2) => self.log_in(&Command::User(&config.user), Login::User),
+            (Login::User, 3) => self.log_in(&Command::Pass(&config.password), Login::Password),
+            (Login::User | Login::Password, 2) => {
                 core.indicate(Indication::LoggedIn { path: self.control.path });
-                self.ask(&Command::Type(config.representation), Awaited::Type);
+                self.log_in(&Command::Type(config.representation), Login::Type);
             }
-            (Awaited::Type, 2) => self.prepare(core),
-            (Awaited::Restartable, class) => {
+            (Login::Type, 2) | (Login::Brief, _) => self.prepare(step, core),
+            (Login::Restartable, class) => {
                 self.restartable = class == 2;
-                self.make_brief(core);
+                self.prepare(step, core);
             }
-            (Awaited::Brief, _) => self.make_best_effort(core),
-            (Awaited::BestEffort, class) => {
+            (Login::BestEffort, class) => {
                 self.best_effort = class == 2;
-                self.next(core);
+                self.prepare(step, core);
             }
             _ => self.give_up(&Failure::Reply(reply), core),
         }
+    }
+
+    fn log_in(&mut self, command: &Command<'_>, step: Login) {
+        self.ask(command, Awaited::Login(step));
     }
 
     fn ask(&mut self, command: &Command<'_>, awaited: Awaited) {
@@ -315,26 +291,20 @@ impl Session {
         self.awaited = awaited;
     }
 
-    /// Sends the commands that apply to all transfers.
-    fn prepare(&mut self, core: &mut Core) {
-        if self.scps.as_ref().is_some_and(|scps| scps.auto_restart) {
-            return self.ask(&Command::Arst, Awaited::Restartable);
+    /// Sends the next command after this step that applies to all transfers, or starts the first
+    /// request.
+    fn prepare(&mut self, step: Login, core: &mut Core) {
+        let wants = |setting: fn(&ScpsClient) -> bool| self.scps.as_ref().is_some_and(setting);
+        let commands = [
+            (Login::Restartable, Command::Arst, wants(|scps| scps.auto_restart)),
+            (Login::Brief, Command::Supp, wants(|scps| scps.suppress)),
+            (Login::BestEffort, Command::Bets, wants(|scps| scps.best_effort)),
+        ];
+        let mut left = commands.iter().filter(|(next, _, is_wanted)| *next > step && *is_wanted);
+        match left.next() {
+            Some((next, command, _)) => self.log_in(command, *next),
+            None => self.next(core),
         }
-        self.make_brief(core);
-    }
-
-    fn make_brief(&mut self, core: &mut Core) {
-        if self.scps.as_ref().is_some_and(|scps| scps.suppress) {
-            return self.ask(&Command::Supp, Awaited::Brief);
-        }
-        self.make_best_effort(core);
-    }
-
-    fn make_best_effort(&mut self, core: &mut Core) {
-        if self.scps.as_ref().is_some_and(|scps| scps.best_effort) {
-            return self.ask(&Command::Bets, Awaited::BestEffort);
-        }
-        self.next(core);
     }
 
     /// Starts the next request, or quits.

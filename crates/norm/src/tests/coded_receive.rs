@@ -32,12 +32,7 @@ fn coded() -> Config {
 #[test]
 fn coded_files_cross_many_losses() {
     for seed in 0..10 {
-        let mut world = World::with(&coded());
-        let file = content(300_000 + seed as usize);
-        world.lose = lose_one_in(5, seed);
-        world.send(&file);
-        world.run();
-        world.assert_delivered(&file);
+        let world = World::crossed_with(&coded(), 300_000 + seed as usize, lose_one_in(5, seed));
         assert!(world.sides[1].engine.stats().recovered > 0, "{seed}");
     }
 }
@@ -47,12 +42,7 @@ fn coded_files_have_blocks_of_limited_size() {
     let mut config = coded();
     config.sender.block_bytes = 50_000;
     for seed in 0..5 {
-        let mut world = World::with(&config);
-        let file = content(300_000 + seed as usize);
-        world.lose = lose_one_in(8, seed);
-        world.send(&file);
-        world.run();
-        world.assert_delivered(&file);
+        World::crossed_with(&config, 300_000 + seed as usize, lose_one_in(8, seed));
     }
 }
 
@@ -60,12 +50,11 @@ fn coded_files_have_blocks_of_limited_size() {
 fn short_and_empty_coded_objects_cross() {
     for len in [0, 1, 2, 991, 992, 993, 10_000] {
         for lost in [0, 1, 2, 3] {
-            let mut world = World::with(&coded());
-            let file = content(len);
-            world.lose = Box::new(move |side, number, _| side == 0 && number == lost);
-            world.send(&file);
-            world.run();
-            world.assert_delivered(&file);
+            World::crossed_with(
+                &coded(),
+                len,
+                Box::new(move |side, number, _| side == 0 && number == lost),
+            );
         }
     }
     let mut world = World::with(&coded());

@@ -15,12 +15,7 @@ fn coded(waste: Waste) -> Config {
 
 #[test]
 fn unasked_parity_covers_losses() {
-    let mut world = World::with(&coded(Waste::Share(0.01)));
-    let file = content(200_000);
-    world.lose = lose_numbers(&[20, 90]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&coded(Waste::Share(0.01)), 200_000, lose_numbers(&[20, 90]));
     let lines = || world.transcript();
     assert_eq!(world.sides[1].engine.stats().sent.nacks, 0, "{:#?}", lines());
     let stats = world.sides[0].engine.stats();
@@ -54,12 +49,8 @@ fn probes(world: &World) -> usize {
 
 #[test]
 fn without_waste_lost_segments_are_requested_by_count() {
-    let mut world = World::with(&coded(Waste::Nothing));
-    let file = content(200_000);
-    world.lose = lose_numbers(&[20, 21, 22, 40, 90]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world =
+        World::crossed_with(&coded(Waste::Nothing), 200_000, lose_numbers(&[20, 21, 22, 40, 90]));
     let lines = || world.transcript();
     let stats = world.sides[0].engine.stats();
     let sent = stats.auto_parity + stats.parity_repairs;
@@ -72,12 +63,7 @@ fn without_waste_lost_segments_are_requested_by_count() {
 fn after_all_parity_source_segments_are_sent_again() {
     let mut config = coded(Waste::Nothing);
     config.sender.parity = 2;
-    let mut world = World::with(&config);
-    let file = content(100_000);
-    world.lose = lose_numbers(&[10, 11, 12, 13, 30, 31, 32]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config, 100_000, lose_numbers(&[10, 11, 12, 13, 30, 31, 32]));
     assert!(world.sides[0].engine.stats().explicit_repairs > 0, "{:#?}", world.transcript());
 }
 
@@ -86,13 +72,8 @@ fn segments_sent_again_are_counted_as_mostly_there() {
     for waste in [Waste::Nothing, Waste::Share(0.01)] {
         let mut config = coded(waste);
         config.sender.parity = 256;
-        let mut world = World::with(&config);
         // 997 segments and 256 of parity, of which 626 arrive.
-        let file = content(1_000_000);
-        world.lose = lose_one_in(2, 5);
-        world.send(&file);
-        world.run();
-        world.assert_delivered(&file);
+        let world = World::crossed_with(&config, 1_000_000, lose_one_in(2, 5));
         let stats = world.sides[0].engine.stats();
         let again = stats.explicit_repairs + stats.parity_repairs + stats.auto_parity;
         // In turn, of 1,253 segments 627 are new to the receiver, at the end 256, and half of these
@@ -108,12 +89,7 @@ fn several_blocks_cross_many_losses() {
         let mut config = coded(waste);
         config.sender.block_len = 100;
         for seed in 0..10 {
-            let mut world = World::with(&config);
-            let file = content(300_000 + seed as usize);
-            world.lose = lose_one_in(5, seed);
-            world.send(&file);
-            world.run();
-            world.assert_delivered(&file);
+            World::crossed_with(&config, 300_000 + seed as usize, lose_one_in(5, seed));
         }
     }
 }
@@ -122,12 +98,7 @@ fn several_blocks_cross_many_losses() {
 fn short_objects_cross_many_losses() {
     for len in [1, 2, 999, 1_500, 10_000] {
         for seed in 0..20 {
-            let mut world = World::with(&coded(Waste::Share(0.01)));
-            let file = content(len);
-            world.lose = lose_one_in(4, seed);
-            world.send(&file);
-            world.run();
-            world.assert_delivered(&file);
+            World::crossed_with(&coded(Waste::Share(0.01)), len, lose_one_in(4, seed));
         }
     }
 }

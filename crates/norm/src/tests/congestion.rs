@@ -152,11 +152,7 @@ fn feedback_of_a_slower_receiver_is_enough() {
 
 #[test]
 fn one_receiver_gets_it_at_the_rate_of_the_path() {
-    let mut world = World::with(&config());
-    let file = content(5_000_000);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed(&config(), 5_000_000);
     // 5,016 messages of 1,066 bytes at 10 Mbit/s are 4.2 s; slow start takes 1 s.
     let took = world.now.as_secs_f64();
     assert!((4.2..6.5).contains(&took), "{took}");

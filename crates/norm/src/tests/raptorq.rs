@@ -106,13 +106,12 @@ fn a_failed_recovery_requests_another_segment() {
 fn all_rows_are_sent_whatever_parity_is_set() {
     let mut config = config(24_576);
     config.sender.parity = 2;
-    let mut world = World::with(&config);
     // Five rows are needed, and the receiver does not learn how many there are.
-    world.lose = Box::new(|side, _, datagram| symbol(side, datagram).is_some_and(|it| it < 5));
-    let file = content(5_000);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    World::crossed_with(
+        &config,
+        5_000,
+        Box::new(|side, _, datagram| symbol(side, datagram).is_some_and(|it| it < 5)),
+    );
 }
 
 #[test]
@@ -235,12 +234,7 @@ fn blocks_beyond_the_memory_limit_are_refused() {
     assert!(matches!(end.result, Err(Failure::Settings(_))), "{end:?}");
     // In shorter blocks the same file is received.
     config.sender.block_bytes = 200_000;
-    let mut world = World::with(&config);
-    let file = content(600_000);
-    world.lose = lose_one_in(20, 3);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    World::crossed_with(&config, 600_000, lose_one_in(20, 3));
 }
 
 #[test]

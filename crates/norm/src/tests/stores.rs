@@ -214,12 +214,7 @@ fn small_block_memory_only_costs_repairs() {
             config.sender.auto_parity = auto_parity;
             // Four blocks of twenty.
             config.limits.assembly = 85_000;
-            let mut world = World::with(&config);
-            world.lose = lose_one_in(loss, seed);
-            let file = content(600_000);
-            world.send(&file);
-            world.run();
-            world.assert_delivered(&file);
+            let world = World::crossed_with(&config, 600_000, lose_one_in(loss, seed));
             let seconds = world.now.as_secs_f64();
             assert!(seconds < 60.0, "{seconds}");
             if loss == 3 && auto_parity == 0 {

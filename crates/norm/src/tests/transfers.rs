@@ -13,11 +13,7 @@ fn with_parity(auto: u16) -> Config {
 
 #[test]
 fn a_file_crosses() {
-    let mut world = World::with(&Config::default());
-    let file = content(100_000);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed(&Config::default(), 100_000);
     // Data ends after 88 ms; the receiver acknowledges the first flush.
     assert!(world.now.as_secs_f64() < 0.3, "{}: {:#?}", world.now, world.transcript());
     assert_eq!(world.sides[0].engine.stats().parity_repairs, 0);
@@ -27,12 +23,7 @@ fn a_file_crosses() {
 fn lost_segments_are_repaired_by_parity() {
     let mut config = Config::default();
     config.sender.tail_parity = false;
-    let mut world = World::with(&config);
-    let file = content(200_000);
-    world.lose = lose_numbers(&[5, 6, 7, 30, 99]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config, 200_000, lose_numbers(&[5, 6, 7, 30, 99]));
     let stats = world.sides[0].engine.stats();
     assert_eq!((stats.parity_repairs, stats.explicit_repairs), (5, 0), "{:#?}", world.transcript());
     assert_eq!(world.sides[1].engine.stats().recovered, 5);
@@ -42,24 +33,14 @@ fn lost_segments_are_repaired_by_parity() {
 fn without_a_code_segments_are_sent_again() {
     let mut config = Config::default();
     config.sender.fec = Scheme::NoCode;
-    let mut world = World::with(&config);
-    let file = content(200_000);
-    world.lose = lose_numbers(&[5, 6, 7, 30, 99]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config, 200_000, lose_numbers(&[5, 6, 7, 30, 99]));
     let stats = world.sides[0].engine.stats();
     assert_eq!((stats.parity_repairs, stats.explicit_repairs), (0, 5), "{:#?}", world.transcript());
 }
 
 #[test]
 fn proactive_parity_saves_the_round_trip() {
-    let mut world = World::with(&with_parity(4));
-    let file = content(200_000);
-    world.lose = lose_numbers(&[5, 6, 30, 99]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&with_parity(4), 200_000, lose_numbers(&[5, 6, 30, 99]));
     assert_eq!(world.sides[1].engine.stats().sent.nacks, 0, "{:#?}", world.transcript());
 }
 
@@ -67,14 +48,9 @@ fn proactive_parity_saves_the_round_trip() {
 fn named_segments_are_retransmitted_themselves() {
     let mut config = Config::default();
     (config.sender.block_len, config.sender.parity) = (8, 2);
-    let mut world = World::with(&config);
     // One block. Four segments are lost, and then one of the two requested by name: the receiver
     // has all parity by then, and more of it would not help.
-    let file = content(7900);
-    world.lose = lose_numbers(&[2, 3, 4, 5, 15]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config, 7900, lose_numbers(&[2, 3, 4, 5, 15]));
     let stats = world.sides[0].engine.stats();
     assert_eq!((stats.parity_repairs, stats.explicit_repairs), (2, 3), "{:#?}", world.transcript());
     assert_eq!(world.sides[1].engine.stats().sent.nacks, 2, "{:#?}", world.transcript());
@@ -84,14 +60,9 @@ fn named_segments_are_retransmitted_themselves() {
 fn all_requests_of_a_nack_count_together() {
     let mut config = with_parity(4);
     config.sender.tail_parity = false;
-    let mut world = World::with(&config);
     // One block of 64 and the first of its four parity segments are lost: the requests name that
     // one, and a range after the three that arrived.
-    let file = content(63_000);
-    world.lose = lose_numbers(&[2, 3, 4, 5, 6, 7, 8, 66]);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config, 63_000, lose_numbers(&[2, 3, 4, 5, 6, 7, 8, 66]));
     let lines = || world.transcript();
     assert_eq!(world.sides[0].engine.stats().parity_repairs, 4, "{:#?}", lines());
     assert_eq!(world.sides[1].engine.stats().sent.nacks, 1, "{:#?}", lines());
@@ -111,12 +82,7 @@ fn every_scheme_crosses_many_losses() {
             (config.sender.fec, config.sender.block_len) = (fec, block_len);
             config.sender.parity = parity;
             for seed in 0..10 {
-                let mut world = World::with(&config);
-                let file = content(300_000 + seed as usize);
-                world.lose = lose_one_in(5, seed);
-                world.send(&file);
-                world.run();
-                world.assert_delivered(&file);
+                World::crossed_with(&config, 300_000 + seed as usize, lose_one_in(5, seed));
             }
         }
     }
@@ -124,22 +90,17 @@ fn every_scheme_crosses_many_losses() {
 
 #[test]
 fn any_message_but_a_flush_may_be_lost() {
-    let mut world = World::with(&Config::default());
-    let file = content(10_000);
-    world.lose = Box::new(|side, number, _| side == 0 && number < 12);
-    world.send(&file);
-    world.run();
-    world.assert_delivered(&file);
+    World::crossed_with(
+        &Config::default(),
+        10_000,
+        Box::new(|side, number, _| side == 0 && number < 12),
+    );
 }
 
 #[test]
 fn short_and_empty_files_cross() {
     for len in [0, 1, 991, 992, 993] {
-        let mut world = World::with(&Config::default());
-        let file = content(len);
-        world.send(&file);
-        world.run();
-        world.assert_delivered(&file);
+        World::crossed(&Config::default(), len);
     }
 }
 

@@ -6,7 +6,7 @@ use engine::Rng;
 pub(super) use crate::test_world::{PATH, content, lose_numbers, lose_one_in, name};
 
 use crate::message::Message;
-use crate::test_world;
+use crate::test_world::{self, Fate};
 use crate::{Config, Content, Finished, Indication, Node, ObjectId, SendRequest};
 
 pub(super) type World = test_world::World<Node>;
@@ -25,6 +25,22 @@ impl World {
     /// Creates two nodes with the same settings.
     pub(super) fn with(config: &Config) -> Self {
         Self::new([config.clone(), config.clone()])
+    }
+
+    /// Lets a file of `len` bytes cross without losses.
+    pub(super) fn crossed(config: &Config, len: usize) -> Self {
+        Self::crossed_with(config, len, Box::new(|_, _, _| false))
+    }
+
+    /// Lets a file of `len` bytes cross with these losses.
+    pub(super) fn crossed_with(config: &Config, len: usize, lose: Fate) -> Self {
+        let mut world = Self::with(config);
+        let file = content(len);
+        world.lose = lose;
+        world.send(&file);
+        world.run();
+        world.assert_delivered(&file);
+        world
     }
 
     /// Sends a file from the first node.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    Ability, Beacon, Content, Data, Entry, FileChecksum, Metadata, Packet, Request, Status,
+    Ability, Beacon, Content, Data, Entry, FileChecksum, Holes, Metadata, Packet, Request, Status,
     StatusCode,
 };
 
@@ -116,12 +116,18 @@ impl fmt::Display for Status<'_> {
         if self.lacks_metadata {
             f.write_str(" without METADATA")?;
         }
-        for hole in self.holes.iter().take(HOLES_SHOWN) {
-            write!(f, " {}..={}", hole.start, hole.last)?;
-        }
-        if self.holes.len() > HOLES_SHOWN {
-            write!(f, " and {} more", self.holes.len() - HOLES_SHOWN)?;
-        }
+        write_holes(f, self.holes)?;
         if self.is_partial { f.write_str(" and others") } else { Ok(()) }
+    }
+}
+
+/// Writes the first holes, and the number of the others.
+pub(super) fn write_holes(f: &mut fmt::Formatter<'_>, holes: Holes<'_>) -> fmt::Result {
+    for hole in holes.iter().take(HOLES_SHOWN) {
+        write!(f, " {}..={}", hole.start, hole.last)?;
+    }
+    match holes.len().saturating_sub(HOLES_SHOWN) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }

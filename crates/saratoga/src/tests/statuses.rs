@@ -105,11 +105,7 @@ fn voluntary_statuses_come_at_their_interval() {
 #[test]
 fn last_status_reports_completion() {
     for put in [Put::Push, Put::Ask] {
-        let file = content(SIZE);
-        let mut world = World::with(&config());
-        world.put(&file, put);
-        world.run();
-        world.assert_delivered(&file);
+        let world = World::crossed(&config(), SIZE, put);
         let statuses = world.statuses(1);
         let last = statuses.last().expect("it answered");
         assert!(last.is_voluntary && !last.is_partial && last.holes.is_empty());
@@ -139,13 +135,13 @@ fn requests_after_the_end_get_a_reply() {
 
 #[test]
 fn holes_that_do_not_fit_take_several_packets() {
-    let file = content(1_000_000);
-    let mut world = World::with(&quiet());
     // Every second of 900 packets; 1,024 bytes hold 124 holes.
-    world.lose = Box::new(|side, number, _| side == 0 && number < 900 && number % 2 == 1);
-    world.put(&file, Put::Push);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(
+        &quiet(),
+        1_000_000,
+        Put::Push,
+        Box::new(|side, number, _| side == 0 && number < 900 && number % 2 == 1),
+    );
     let statuses = world.statuses(1);
     let parts: Vec<_> = statuses.iter().filter(|status| status.is_partial).collect();
     assert!(parts.len() >= 4, "{} packets", parts.len());
@@ -322,12 +318,7 @@ fn every_width_of_descriptors_is_sent_and_received() {
     for width in [Width::W16, Width::W32, Width::W64] {
         let mut settings = config();
         settings.default_remote.descriptor_min = width;
-        let file = content(60_000);
-        let mut world = World::with(&settings);
-        world.lose = lose_numbers(&[2, 5]);
-        world.put(&file, Put::Push);
-        world.run();
-        world.assert_delivered(&file);
+        let world = World::crossed_with(&settings, 60_000, Put::Push, lose_numbers(&[2, 5]));
         for packet in world.packets(0).chain(world.packets(1)) {
             let found = match packet {
                 Packet::Metadata(metadata) => metadata.descriptor,

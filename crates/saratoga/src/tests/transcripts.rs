@@ -135,12 +135,12 @@ fn every_checksum_verifies() {
     use ChecksumKind::{Crc32, Md5, None, Sha1};
     for checksum in [None, Crc32, Md5, Sha1] {
         for lost in [&[][..], &[0], &[1, 3, 40]] {
-            let file = content(70_001);
-            let mut world = World::with(&Config { checksum, ..config() });
-            world.lose = lose_numbers(lost);
-            world.put(&file, Put::Push);
-            world.run();
-            world.assert_delivered(&file);
+            World::crossed_with(
+                &Config { checksum, ..config() },
+                70_001,
+                Put::Push,
+                lose_numbers(lost),
+            );
         }
     }
 }
@@ -209,12 +209,7 @@ fn every_single_loss_is_repaired() {
 
 #[test]
 fn lost_data_is_retransmitted_before_new_data() {
-    let file = content(500_000);
-    let mut world = World::with(&config());
-    world.lose = lose_numbers(&[3]);
-    world.put(&file, Put::Push);
-    world.run();
-    world.assert_delivered(&file);
+    let world = World::crossed_with(&config(), 500_000, Put::Push, lose_numbers(&[3]));
     let lines = world.transcript();
     let hole = lines.iter().position(|line| line.starts_with("< STATUS") && line.contains("..="));
     let hole = hole.expect("it is reported");

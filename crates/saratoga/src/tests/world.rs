@@ -8,7 +8,7 @@ use crate::packet::{
     Content, Data, Entry, EntryKind, FileChecksum, Hole, Holes, Metadata, Packet, Request,
     RequestKind, Status, StatusCode, Width, v0,
 };
-use crate::test_world;
+use crate::test_world::{self, Fate};
 use crate::{
     Config, Finished, GetRequest, Indication, Node, Permissions, Put, PutRequest, Remote,
     SessionId, Version,
@@ -45,6 +45,22 @@ impl World {
     /// Creates two peers with the same settings.
     pub(super) fn with(config: &Config) -> Self {
         Self::new([config.clone(), config.clone()])
+    }
+
+    /// Lets a file of `len` bytes cross without losses.
+    pub(super) fn crossed(config: &Config, len: usize, put: Put) -> Self {
+        Self::crossed_with(config, len, put, Box::new(|_, _, _| false))
+    }
+
+    /// Lets a file of `len` bytes cross with these losses.
+    pub(super) fn crossed_with(config: &Config, len: usize, put: Put, lose: Fate) -> Self {
+        let mut world = Self::with(config);
+        let file = content(len);
+        world.lose = lose;
+        world.put(&file, put);
+        world.run();
+        world.assert_delivered(&file);
+        world
     }
 
     /// Creates one peer; the other receives nothing, and the test simulates it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::cfdp::pdu::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode};
 use ::cfdp::{self, PutRequest, RequestError};
 use engine::conformance::{self, Check, Options, PATH, Role, Subject, Verdict};
-use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, Time};
+use engine::{FilestoreRequest, MemoryStore, Rng, StoreEffect, Ticket, Time};
 
 use super::super::{
     BundlesConfig, Color, Config, Indication, Limits, LtpConfig, OverBundles, OverLtp, OverService,

@@ -4,9 +4,7 @@ use std::fmt;
 
 use super::{Accept, Beacon, Data, Metadata, Packet, Poll, Request, Status};
 use crate::packet::StatusCode;
-
-/// Maximum holes shown; if there are more, only their number is shown.
-const HOLES_SHOWN: usize = 8;
+use crate::packet::display::write_holes;
 
 impl fmt::Display for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,12 +72,7 @@ impl fmt::Display for Status<'_> {
         if self.lacks_metadata {
             f.write_str(" without METADATA")?;
         }
-        for hole in self.holes.iter().take(HOLES_SHOWN) {
-            write!(f, " {}..={}", hole.start, hole.last)?;
-        }
-        if self.holes.len() > HOLES_SHOWN {
-            write!(f, " and {} more", self.holes.len() - HOLES_SHOWN)?;
-        }
+        write_holes(f, self.holes)?;
         if self.is_partial { f.write_str(" and others") } else { Ok(()) }
     }
 }

@@ -229,7 +229,6 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// `out` has another length, or a field cannot be encoded.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
-        let room = out.len();
         let mut writer = Writer::new(out);
         match self {
             Self::Beacon(beacon) => {
@@ -250,10 +249,7 @@ impl<'a> Packet<'a> {
             }
             Self::Status(status) => status.write(&mut writer)?,
         }
-        if writer.position() != room {
-            return Err(EncodeError::NoRoom { needed: writer.position(), room });
-        }
-        Ok(())
+        writer.finish()
     }
 
     /// Encodes the packet into a vector.
