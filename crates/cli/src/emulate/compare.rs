@@ -108,7 +108,7 @@ pub(super) struct Args {
     link: LinkOptions,
 }
 
-/// What differs from the link.
+/// Changes to the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Condition {
     /// One-way delay.

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use transport::contract::Feature;
 
 use crate::sockets::directories::FetchOptions;
-use crate::sockets::operations::{self, Common, Operation};
+use crate::sockets::operations::{self, Common, LsArgs, Operation, PutFromArgs, RmArgs};
 use crate::sockets::session::{self, Ends, Job, Wish};
 use crate::sockets::transfer;
 
@@ -32,27 +32,6 @@ pub(crate) struct GetArgs {
     directories: FetchOptions,
 }
 
-/// List a directory of a peer by CFDP or Saratoga
-#[derive(Debug, clap::Args)]
-pub(crate) struct LsArgs {
-    #[command(flatten)]
-    common: Common,
-
-    /// Directory below the peer's root
-    #[arg(default_value = "")]
-    directory: String,
-}
-
-/// Delete a file at a peer by CFDP or Saratoga
-#[derive(Debug, clap::Args)]
-pub(crate) struct RmArgs {
-    #[command(flatten)]
-    common: Common,
-
-    /// File at the peer, below its root
-    file: String,
-}
-
 /// Fetches a file.
 pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
     let GetArgs { common, file, name, root, directories } = args;
@@ -62,29 +41,28 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
     let name = name.ok_or_else(|| crate::Usage(format!("{file:?} has no name")))?;
     if common.options.protocol.kind.is_entity() {
         let (name, to_entity) = (Some(name), None);
-        return operations::carry_out(Operation::PutFrom { common, file, name, root, to_entity });
+        let args = PutFromArgs { common, file, name, root, to_entity };
+        return operations::carry_out(Operation::PutFrom(args));
     }
     request(common, Wish::Get { remote: file, root, name, takes: directories.take })
 }
 
 /// Lists a directory.
 pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
-    let LsArgs { common, directory } = args;
-    common.check_order("ls", &directory)?;
-    if common.options.protocol.kind.is_entity() {
-        return operations::carry_out(Operation::Ls { common, directory });
+    args.common.check_order("ls", &args.directory)?;
+    if args.common.options.protocol.kind.is_entity() {
+        return operations::carry_out(Operation::Ls(args));
     }
-    request(common, Wish::List(directory))
+    request(args.common, Wish::List(args.directory))
 }
 
 /// Deletes a file.
 pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
-    let RmArgs { common, file } = args;
-    common.check_order("rm", &file)?;
-    if common.options.protocol.kind.is_entity() {
-        return operations::carry_out(Operation::Rm { common, file });
+    args.common.check_order("rm", &args.file)?;
+    if args.common.options.protocol.kind.is_entity() {
+        return operations::carry_out(Operation::Rm(args));
     }
-    request(common, Wish::Delete(file))
+    request(args.common, Wish::Delete(args.file))
 }
 
 /// Sends a request to a peer that serves its directory.

@@ -38,9 +38,9 @@ pub(crate) enum Command {
     /// Fetch a file from a peer by CFDP or Saratoga
     Get(ask::GetArgs),
     /// List a directory of a peer by CFDP or Saratoga
-    Ls(ask::LsArgs),
+    Ls(operations::LsArgs),
     /// Delete a file at a peer by CFDP or Saratoga
-    Rm(ask::RmArgs),
+    Rm(operations::RmArgs),
     /// List Saratoga peers discovered by beacon
     Peers(peers::Args),
     /// List the state of unfinished transfers of `send` and `bp send`, or remove it

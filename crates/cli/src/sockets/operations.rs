@@ -40,66 +40,70 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Operation {
     /// List a directory of the entity at ADDR
-    Ls {
-        #[command(flatten)]
-        common: Common,
-
-        /// Directory below the peer's root
-        #[arg(default_value = "")]
-        directory: String,
-    },
+    Ls(LsArgs),
     /// Delete a file of the entity at ADDR
-    Rm {
-        #[command(flatten)]
-        common: Common,
-
-        /// File at the peer, below its root
-        file: String,
-    },
+    Rm(RmArgs),
     /// Request the status of a transaction from the entity at ADDR
-    Status {
-        #[command(flatten)]
-        common: Common,
-
-        /// Transaction: source entity and sequence number, e.g. 1_4711
-        transaction: Id,
-    },
+    Status(TransactionArgs),
     /// Have the entity at ADDR suspend a transaction
-    Suspend {
-        #[command(flatten)]
-        common: Common,
-
-        /// Transaction: source entity and sequence number, e.g. 1_4711
-        transaction: Id,
-    },
+    Suspend(TransactionArgs),
     /// Have the entity at ADDR resume a transaction
-    Resume {
-        #[command(flatten)]
-        common: Common,
-
-        /// Transaction: source entity and sequence number, e.g. 1_4711
-        transaction: Id,
-    },
+    Resume(TransactionArgs),
     /// Have the entity at ADDR send a file, here or to a third entity
-    PutFrom {
-        #[command(flatten)]
-        common: Common,
+    PutFrom(PutFromArgs),
+}
 
-        /// File at the peer, below its root
-        file: String,
+/// Options of `ls`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
 
-        /// Name of the file at its destination [default: the same]
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
+    /// Directory below the peer's root
+    #[arg(default_value = "")]
+    pub(crate) directory: String,
+}
 
-        /// Local folder for the file
-        #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "to_entity")]
-        root: PathBuf,
+/// Options of `rm`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
 
-        /// Destination entity [default: this end]; the entity at ADDR needs a route to it
-        #[arg(long, value_name = "ID")]
-        to_entity: Option<u64>,
-    },
+    /// File at the peer, below its root
+    pub(crate) file: String,
+}
+
+/// Options of operations on a transaction.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TransactionArgs {
+    #[command(flatten)]
+    common: Common,
+
+    /// Transaction: source entity and sequence number, e.g. 1_4711
+    transaction: Id,
+}
+
+/// Options of `cfdp put-from`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PutFromArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// File at the peer, below its root
+    pub(crate) file: String,
+
+    /// Name of the file at its destination [default: the same]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Local folder for the file
+    #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "to_entity")]
+    pub(crate) root: PathBuf,
+
+    /// Destination entity [default: this end]; the entity at ADDR needs a route to it
+    #[arg(long, value_name = "ID")]
+    pub(crate) to_entity: Option<u64>,
 }
 
 /// Options of all operations.
@@ -163,46 +167,46 @@ impl FromStr for Id {
 impl Operation {
     fn name(&self) -> &'static str {
         match self {
-            Self::Ls { .. } => "ls",
-            Self::Rm { .. } => "rm",
-            Self::Status { .. } => "status",
-            Self::Suspend { .. } => "suspend",
-            Self::Resume { .. } => "resume",
-            Self::PutFrom { .. } => "put-from",
+            Self::Ls(_) => "ls",
+            Self::Rm(_) => "rm",
+            Self::Status(_) => "status",
+            Self::Suspend(_) => "suspend",
+            Self::Resume(_) => "resume",
+            Self::PutFrom(_) => "put-from",
         }
     }
 
     /// File or directory at the peer, if the operation has one.
     fn file(&self) -> &str {
         match self {
-            Self::Ls { directory: file, .. }
-            | Self::Rm { file, .. }
-            | Self::PutFrom { file, .. } => file,
-            Self::Status { .. } | Self::Suspend { .. } | Self::Resume { .. } => "",
+            Self::Ls(LsArgs { directory: file, .. })
+            | Self::Rm(RmArgs { file, .. })
+            | Self::PutFrom(PutFromArgs { file, .. }) => file,
+            Self::Status(_) | Self::Suspend(_) | Self::Resume(_) => "",
         }
     }
 
     fn common(&self) -> &Common {
         match self {
-            Self::Ls { common, .. }
-            | Self::Rm { common, .. }
-            | Self::Status { common, .. }
-            | Self::Suspend { common, .. }
-            | Self::Resume { common, .. }
-            | Self::PutFrom { common, .. } => common,
+            Self::Ls(LsArgs { common, .. })
+            | Self::Rm(RmArgs { common, .. })
+            | Self::Status(TransactionArgs { common, .. })
+            | Self::Suspend(TransactionArgs { common, .. })
+            | Self::Resume(TransactionArgs { common, .. })
+            | Self::PutFrom(PutFromArgs { common, .. }) => common,
         }
     }
 
     /// Folder of the response: `place`, unless it is a file to keep.
     fn root<'a>(&'a self, place: &'a Path) -> &'a Path {
         match self {
-            Self::PutFrom { root, to_entity: None, .. } => root,
-            Self::PutFrom { .. }
-            | Self::Ls { .. }
-            | Self::Rm { .. }
-            | Self::Status { .. }
-            | Self::Suspend { .. }
-            | Self::Resume { .. } => place,
+            Self::PutFrom(PutFromArgs { root, to_entity: None, .. }) => root,
+            Self::PutFrom(_)
+            | Self::Ls(_)
+            | Self::Rm(_)
+            | Self::Status(_)
+            | Self::Suspend(_)
+            | Self::Resume(_) => place,
         }
     }
 
@@ -210,11 +214,11 @@ impl Operation {
     fn request(&self, now: Time, entity: &mut Entity) -> Result<TransactionId, RequestError> {
         let remote = self.common().remote_entity;
         match self {
-            Self::Ls { directory, .. } => entity.list_directory(now, remote, directory, ANSWER),
-            Self::Rm { file, .. } => {
+            Self::Ls(args) => entity.list_directory(now, remote, &args.directory, ANSWER),
+            Self::Rm(args) => {
                 let request = FilestoreRequest {
                     action: FilestoreAction::DeleteFile,
-                    first: file.clone(),
+                    first: args.file.clone(),
                     second: String::new(),
                 };
                 let put = PutRequest {
@@ -225,12 +229,12 @@ impl Operation {
                 };
                 entity.put(now, put)
             }
-            Self::Status { transaction, .. } => {
-                entity.remote_status_report(now, remote, transaction.0, ANSWER)
+            Self::Status(args) => {
+                entity.remote_status_report(now, remote, args.transaction.0, ANSWER)
             }
-            Self::Suspend { transaction, .. } => entity.remote_suspend(now, remote, transaction.0),
-            Self::Resume { transaction, .. } => entity.remote_resume(now, remote, transaction.0),
-            Self::PutFrom { common, file, name, to_entity, .. } => {
+            Self::Suspend(args) => entity.remote_suspend(now, remote, args.transaction.0),
+            Self::Resume(args) => entity.remote_resume(now, remote, args.transaction.0),
+            Self::PutFrom(PutFromArgs { common, file, name, to_entity, .. }) => {
                 let request = ProxyPutRequest {
                     destination: to_entity.unwrap_or(entity.config().entity),
                     source_name: file.clone(),
@@ -479,7 +483,7 @@ impl Pending {
             self.phase = Phase::Failed(format!("the request failed: {}", finished.condition));
         } else if !failed && finished.role == Role::Receiver {
             let name = &finished.destination_name;
-            if matches!(self.operation, Operation::PutFrom { .. }) && !name.is_empty() {
+            if matches!(self.operation, Operation::PutFrom(_)) && !name.is_empty() {
                 self.screen.print(format_args!(
                     "{}: received {name}: {}",
                     finished.id,
@@ -520,7 +524,7 @@ impl Pending {
                 self.print(known, &json!({ "status": word(*status), "report": fields }), &text)
             }
             Answer::Suspended { suspended, status } => {
-                let wanted = matches!(self.operation, Operation::Suspend { .. });
+                let wanted = matches!(self.operation, Operation::Suspend(_));
                 let active = *status == TransactionStatus::Active;
                 let state = match (active, suspended) {
                     (true, true) => "suspended",
@@ -578,33 +582,33 @@ fn answer(
     indication: &OperationIndication,
 ) -> Option<Answer> {
     match (operation, indication) {
-        (Operation::Ls { .. }, OperationIndication::DirectoryListing { id, success, .. }) => {
+        (Operation::Ls(_), OperationIndication::DirectoryListing { id, success, .. }) => {
             (*id == request).then_some(Answer::Listing { success: *success })
         }
         (
-            Operation::Status { .. },
+            Operation::Status(_),
             OperationIndication::RemoteStatusReport { id, status, success, .. },
         ) => (*id == request).then_some(Answer::Status { status: *status, report: *success }),
         (
-            Operation::Suspend { transaction: wanted, .. },
+            Operation::Suspend(TransactionArgs { transaction: wanted, .. }),
             OperationIndication::RemoteSuspend { transaction, suspended, status, .. },
         )
         | (
-            Operation::Resume { transaction: wanted, .. },
+            Operation::Resume(TransactionArgs { transaction: wanted, .. }),
             OperationIndication::RemoteResume { transaction, suspended, status, .. },
         ) => (*transaction == wanted.0)
             .then_some(Answer::Suspended { suspended: *suspended, status: *status }),
         (
-            Operation::PutFrom { .. },
+            Operation::PutFrom(_),
             OperationIndication::ProxyPutResponse { id, condition, delivery, .. },
         ) => (*id == request).then_some(Answer::Put { condition: *condition, delivery: *delivery }),
         (
-            Operation::Ls { .. }
-            | Operation::Rm { .. }
-            | Operation::Status { .. }
-            | Operation::Suspend { .. }
-            | Operation::Resume { .. }
-            | Operation::PutFrom { .. },
+            Operation::Ls(_)
+            | Operation::Rm(_)
+            | Operation::Status(_)
+            | Operation::Suspend(_)
+            | Operation::Resume(_)
+            | Operation::PutFrom(_),
             _,
         ) => None,
     }
