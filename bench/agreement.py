@@ -199,14 +199,6 @@ REASONS: dict[str, str] = {
         " Mbit/s. In the simulator 3 of 40 runs took 38 to 61 s, the others 13.4 to 18.0 s; in the"
         " kernel none of 20 took more than 22 s, which would be chance with a probability of 21 %"
     ),
-    "*0.5 %, queue of 500, Linux's buffers*": (
-        "known in part. Without limits of the buffers the simulator agrees with the kernel on the"
-        " same links. With them, slowlight's own TCP sending to a kernel takes 15.56 (100 Mbit/s)"
-        " and 18.98 s (50 Mbit/s), so about half of the difference is due to the receiver. The"
-        " kernel counts the memory of packets, not their bytes: in six samples of the send buffer"
-        " at 100 Mbit/s the memory is 1.4 to 6 % larger than the bytes in it, which the simulator"
-        " does not model"
-    ),
     "*queue of 5,*cubic": (
         "Linux sets PSH on the last segment of each batch of two or more that it passes to the"
         " device, and the receiver acknowledges a pushed segment as soon as the program has read"

@@ -14,6 +14,12 @@ const FIRST_ROUND: u64 = 10;
 const SEGMENT_HEADERS: u64 = 640;
 const SEGMENT_RECORD: u64 = 256;
 
+/// Memory of a packet in the send buffer beyond its data, most data of one, and fewest segments of
+/// one that was sent (`sysctl_tcp_min_tso_segs`).
+const PACKET_OVERHEAD: u64 = 832;
+const PACKET_DATA: u64 = 65_160;
+const PACKET_SEGMENTS: u64 = 2;
+
 /// Size of the receive buffer: dynamic right-sizing (`tcp_rcv_space_adjust`). Twice the bytes that
 /// the user read in the last round trip, more while that grows, plus the data beyond a gap.
 #[derive(Clone, Debug)]
@@ -76,6 +82,11 @@ impl ReceiveTuning {
         self.grow(self.space, beyond)
     }
 
+    /// Whether a buffer of this size grows no more.
+    pub(crate) fn is_at_limit(&self, capacity: u64) -> bool {
+        self.max.is_some_and(|max| capacity >= max)
+    }
+
     fn grow(&mut self, space: u64, beyond: u64) -> Option<u64> {
         let before = std::mem::replace(&mut self.space, space);
         let twice = u128::from(space) * 2;
@@ -100,9 +111,36 @@ pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64, mss: u64, windows: u64) -
     }
 }
 
+/// Bytes in the send buffer of a paced connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    pub(crate) unsent: u64,
+    /// Sent and not acknowledged.
+    pub(crate) in_flight: u64,
+    /// Acknowledged selectively.
+    pub(crate) sacked: u64,
+    pub(crate) pacing_rate_bps: u64,
+    pub(crate) mss: u64,
+}
+
+impl Queued {
+    /// Memory of its packets beyond their data, which Linux charges (`sk_wmem_queued`). Data is
+    /// sent in packets of about 1 ms (`tcp_tso_autosize`): at 26 Mbit/s of two segments, whose
+    /// memory is 29 % larger than their data. Packets that were acknowledged selectively are merged
+    /// (`tcp_shift_skb_data`).
+    pub(crate) fn overhead(self) -> u64 {
+        let segments = self.pacing_rate_bps / 8 / 1024 / self.mss;
+        let sent = (segments.max(PACKET_SEGMENTS) * self.mss).min(PACKET_DATA);
+        let packets =
+            self.in_flight.div_ceil(sent) + (self.unsent + self.sacked).div_ceil(PACKET_DATA);
+        packets * PACKET_OVERHEAD
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::BufferLimit;
 
     const AUTO: Buffer = Buffer::Auto { initial: 65_536, max: 1_000_000 };
 
@@ -154,5 +192,29 @@ mod tests {
         assert_eq!(send_capacity(auto, 14_600, 1460, 2), 87_040);
         assert_eq!(send_capacity(auto, 14_600, 1460, 3), 100_000);
         assert_eq!(send_capacity(Buffer::Fixed(7), 14_600, 1460, 2), 7);
+    }
+
+    #[test]
+    fn five_eighths_of_linuxs_receive_buffer_are_announced() {
+        let (linux, unlimited) = (BufferLimit::Linux, BufferLimit::Unlimited);
+        assert_eq!(linux.window(), 3_932_160);
+        assert_eq!(BufferLimit::memory_of_window(linux.window()), 6 << 20);
+        assert_eq!(BufferLimit::memory_of_window(unlimited.window()), 256 << 20);
+    }
+
+    #[test]
+    fn packets_take_memory_beyond_their_data() {
+        let mss = 1448;
+        let at = |pacing_rate_bps| Queued {
+            unsent: 65_160,
+            in_flight: 24 * mss,
+            sacked: 100 * mss,
+            pacing_rate_bps,
+            mss,
+        };
+        // 145 kB are acknowledged selectively, in three packets; one is not sent.
+        assert_eq!(at(26_400_000).overhead(), 832 * (12 + 4), "two segments each");
+        assert_eq!(at(51_400_000).overhead(), 832 * (6 + 4), "four");
+        assert_eq!(at(10_000_000_000).overhead(), 832 * (1 + 4));
     }
 }

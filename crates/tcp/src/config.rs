@@ -352,11 +352,17 @@ words!(LossRecovery {
 
 words!(IdleRule { "restart" = Self::Restart, "decay" = Self::Decay });
 
+/// Share of Linux's receive buffer that is announced (`scaling_ratio`, `tcp_measure_rcv_mss`): a
+/// packet of 1,500 bytes has 1,448 bytes of data and takes 2,304 bytes of memory, which is rounded
+/// to 160 / 256.
+const WINDOW: u64 = 5;
+const MEMORY: u64 = 8;
+
 /// Growth limit of a connection's buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferLimit {
     /// Linux defaults (`net.ipv4.tcp_wmem` and `tcp_rmem`): 4 MiB to send and 6 MiB to receive, 32
-    /// MiB since 6.16.
+    /// MiB since 6.16. 6 MiB hold a window of 3.75 MiB.
     Linux,
     /// 256 MiB, more than any window here needs.
     #[default]
@@ -378,7 +384,7 @@ impl BufferLimit {
         }
     }
 
-    /// Maximum bytes of the send buffer and of the receive buffer.
+    /// Maximum bytes of the send buffer and of the receive buffer, in Linux's memory.
     #[must_use]
     pub fn most(self) -> (u64, u64) {
         match self {
@@ -387,9 +393,26 @@ impl BufferLimit {
         }
     }
 
+    /// Maximum receive window, in bytes.
+    #[must_use]
+    pub fn window(self) -> u64 {
+        let (_, memory) = self.most();
+        match self {
+            Self::Linux => memory * WINDOW / MEMORY,
+            Self::Unlimited => memory,
+        }
+    }
+
+    /// Bytes of Linux's receive buffer for a window, at most those of `Unlimited`.
+    #[must_use]
+    pub fn memory_of_window(window: u64) -> u64 {
+        let (_, most) = Self::Unlimited.most();
+        most.min(window.saturating_mul(MEMORY) / WINDOW)
+    }
+
     /// Changes the maximum of a connection's growing buffers. Fixed ones are unchanged.
     pub fn apply(self, options: &mut Options) {
-        let (send, receive) = self.most();
+        let (send, receive) = (self.most().0, self.window());
         for (buffer, most) in
             [(&mut options.send_buffer, send), (&mut options.receive_buffer, receive)]
         {

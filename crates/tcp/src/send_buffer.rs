@@ -9,6 +9,8 @@ pub(crate) struct SendBuffer {
     start: u64,
     end: u64,
     capacity: u64,
+    /// Memory of packets beyond their data, which uses the room, too.
+    overhead: u64,
     /// Whether the user has closed: a FIN follows the last byte.
     finished: bool,
     /// Whether the user waits for room.
@@ -20,8 +22,16 @@ pub(crate) struct SendBuffer {
 impl SendBuffer {
     /// Empty buffer whose first byte will be `start`.
     pub(crate) fn new(start: u64, capacity: u64) -> Self {
-        let ring = Ring::default();
-        Self { ring, start, end: start, capacity, finished: false, wanted: false, blocks: false }
+        Self {
+            ring: Ring::default(),
+            start,
+            end: start,
+            capacity,
+            overhead: 0,
+            finished: false,
+            wanted: false,
+            blocks: false,
+        }
     }
 
     /// End of the last byte written.
@@ -38,7 +48,7 @@ impl SendBuffer {
     }
 
     pub(crate) fn room(&self) -> u64 {
-        self.capacity.saturating_sub(self.len())
+        self.capacity.saturating_sub(self.len() + self.overhead)
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -48,6 +58,11 @@ impl SendBuffer {
     /// Enlarges the buffer; it never shrinks.
     pub(crate) fn grow(&mut self, capacity: u64) {
         self.capacity = self.capacity.max(capacity);
+    }
+
+    /// Sets the memory of packets beyond their data.
+    pub(crate) fn set_overhead(&mut self, overhead: u64) {
+        self.overhead = overhead;
     }
 
     /// Appends the bytes that there is room for. Returns their number.
@@ -126,7 +141,12 @@ mod tests {
         buffer.release(9999);
         assert!(buffer.is_empty() && buffer.end() == 6010);
         buffer.grow(10_000);
-        assert_eq!(buffer.write(&[4; 20_000]), 10_000);
+        buffer.set_overhead(1000);
+        assert_eq!((buffer.room(), buffer.write(&[4; 8000])), (9000, 8000));
+        buffer.set_overhead(3000);
+        assert_eq!((buffer.room(), buffer.write(&[4; 1])), (0, 0));
+        buffer.set_overhead(0);
+        assert_eq!(buffer.write(&[4; 20_000]), 2000);
         buffer.clear();
         assert_eq!((buffer.memory(), buffer.len()), (0, 0));
     }

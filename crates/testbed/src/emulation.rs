@@ -292,7 +292,7 @@ mod tests {
         let most = |name: &str, limit| most_tcp_buffers(scenario.nodes.get(name), limit);
         let (linux, unlimited) = (TcpBuffers::Linux.most(), TcpBuffers::Unlimited.most());
         assert_eq!(most("a", None), linux);
-        assert_eq!(most("b", None), (unlimited.0, 54_750));
+        assert_eq!(most("b", None), (unlimited.0, 87_600), "the memory of this window");
         assert_eq!(most("c", None), unlimited);
         assert_eq!(most("b", Some(TcpBuffers::Linux)), linux);
         assert_eq!(most("a", Some(TcpBuffers::Unlimited)), unlimited);

@@ -7,8 +7,9 @@ use engine::Time;
 
 use super::segment::ReceivedOptions;
 use super::{Connection, Purpose};
-use crate::autotune::send_capacity;
+use crate::autotune::{Queued, send_capacity};
 use crate::cc::{Ack, Cause};
+use crate::config::Buffer;
 use crate::recovery::Progress;
 use crate::scoreboard::Delivery;
 use crate::segment::{Flags, SackBlock, Segment};
@@ -246,11 +247,24 @@ impl Connection {
         let (cwnd, mss) = (self.control.cwnd(), self.mss());
         let capacity = send_capacity(self.options.send_buffer, cwnd, mss, windows);
         self.send.grow(capacity);
+        if matches!(self.options.send_buffer, Buffer::Auto { .. }) {
+            self.charge_packets();
+        }
         let room = self.send.room();
         let enough =
             if self.options.any_room { room > 0 } else { room * 3 >= self.send.capacity() };
         if enough && self.send.take_wanted() {
             self.events.writable = !self.send.is_finished();
         }
+    }
+
+    /// Charges the send buffer with the memory of its packets.
+    fn charge_packets(&mut self) {
+        let Some(pacing_rate_bps) = self.pacing_rate_bps() else { return };
+        let (sacked, mss) = (self.board.sacked(), self.mss());
+        let in_flight = self.board.out().saturating_sub(sacked);
+        let unsent = self.send.end().saturating_sub(self.snd.nxt());
+        let queued = Queued { unsent, in_flight, sacked, pacing_rate_bps, mss };
+        self.send.set_overhead(queued.overhead());
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Inbound {
     /// Whether both sides scale windows, even by zero.
     shifts: bool,
     tuning: ReceiveTuning,
+    /// Readable bytes at the time at which a gap was filled, until that is acknowledged.
+    filled: Option<u64>,
     /// Longest segment received: the size of a full one.
     full_segment: u64,
     end: End,
@@ -55,6 +57,7 @@ impl Inbound {
             shift: 0,
             shifts: false,
             tuning: ReceiveTuning::new(now, buffer, MSS_DEFAULT),
+            filled: None,
             full_segment: MSS_DEFAULT,
             end: End::Unknown,
             reader: Reader::Waits,
@@ -120,6 +123,8 @@ impl Inbound {
         let next = self.next(buffer);
         let announced = self.announced(next, shift);
         let open = buffer.edge().saturating_sub(next);
+        let open = self.pending(open, buffer).unwrap_or(open);
+        self.filled = None;
         let worth = self.full_segment.min(buffer.capacity() / 2);
         let edge = if open >= announced + worth { next + open } else { self.advertised };
         let window = (edge.saturating_sub(next) >> shift).min(65_535);
@@ -149,12 +154,24 @@ impl Inbound {
             buffer.grow(capacity);
         }
         let next = self.next(buffer);
-        let announced = self.announced(next, self.shift);
         // Without a shift the field is limited, however large the buffer.
         let most = 65_535 << self.shift;
         let open = buffer.edge().saturating_sub(next).min(most);
+        let pending = self.pending(open, buffer).unwrap_or(0);
+        let announced = self.announced(next, self.shift).max(pending);
         let worth = self.full_segment.min(buffer.capacity() / 2).max(1);
-        self.end == End::Unknown && open >= 2 * announced && open - announced >= worth
+        let opens = self.end == End::Unknown && open >= 2 * announced && open - announced >= worth;
+        if opens {
+            self.filled = None;
+        }
+        opens
+    }
+
+    /// Window of the due acknowledgment of a filled gap. Linux sends it before the user reads the
+    /// data, which still uses the buffer (`tcp_data_queue`).
+    fn pending(&self, open: u64, buffer: &Reassembly) -> Option<u64> {
+        let read = self.filled?.saturating_sub(buffer.readable());
+        Some(open.saturating_sub(read))
     }
 
     /// Takes a round trip sample by the peer's timestamps, from a full segment.
@@ -168,9 +185,13 @@ impl Inbound {
         self.tuning.reordered(beyond).into_iter().for_each(|size| buffer.grow(size));
     }
 
-    /// Notes the length of a segment that arrived in order.
-    pub(super) fn note_segment(&mut self, len: u64) {
+    /// Notes a segment that arrived in order.
+    pub(super) fn on_segment(&mut self, len: u64, filled_gap: bool, buffer: &Reassembly) {
         self.full_segment = self.full_segment.max(len);
+        // Below its limit the buffer grows with this read, which matters more.
+        if filled_gap && self.tuning.is_at_limit(buffer.capacity()) {
+            self.filled = Some(buffer.readable());
+        }
     }
 
     /// End of the acceptable range.
@@ -216,5 +237,44 @@ impl Inbound {
             self.reader = Reader::Notified;
         }
         waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 20_000;
+
+    /// Fills a gap before data up to `end` and reads everything. Returns whether the window opened
+    /// enough for an acknowledgment, and the next two windows.
+    fn windows_after_gap(end: u64, buffer: Buffer) -> (bool, u16, u16) {
+        let mut received = Reassembly::new(0, SIZE, 16);
+        received.charge_beyond();
+        let mut inbound = Inbound::new(Time::ZERO, buffer);
+        inbound.begin(0, Some(0));
+        inbound.on_segment(1000, false, &received);
+        assert_eq!(inbound.announce(&received, 0), 20_000);
+        received.insert(1000, &vec![0; end as usize - 1000], SIZE);
+        assert_eq!(inbound.announce(&received, 0), 20_000, "it does not recede");
+        received.insert(0, &[0; 1000], SIZE);
+        inbound.on_segment(1000, true, &received);
+        received.consume(end);
+        let opens = inbound.consumed(Time::ZERO, end, None, &mut received);
+        (opens, inbound.announce(&received, 0), inbound.announce(&received, 0))
+    }
+
+    #[test]
+    fn gap_is_acknowledged_before_its_data_is_read() {
+        let limit = Buffer::Auto { initial: SIZE, max: SIZE };
+        assert_eq!(windows_after_gap(5000, limit), (false, 15_000, 20_000));
+        assert_eq!(
+            windows_after_gap(12_000, limit),
+            (true, 20_000, 20_000),
+            "a second one follows"
+        );
+        let growing = Buffer::Auto { initial: SIZE, max: 2 * SIZE };
+        assert_eq!(windows_after_gap(5000, growing), (false, 20_000, 20_000));
+        assert_eq!(windows_after_gap(5000, Buffer::Fixed(SIZE)), (false, 20_000, 20_000));
     }
 }

@@ -314,7 +314,7 @@ impl Connection {
         match self.receive.insert(at, bytes, limit) {
             Arrival::InOrder { bytes: new, filled_gap } => {
                 self.counts.bytes_received += new;
-                self.inbound.note_segment(bytes.len() as u64);
+                self.inbound.on_segment(bytes.len() as u64, filled_gap, &self.receive);
                 self.events.readable |= self.inbound.notify();
                 self.tell_records();
                 self.timers.skip_at = None;

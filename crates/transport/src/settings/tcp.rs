@@ -9,11 +9,13 @@ use crate::quantity::Size;
 pub type TcpSettings = Changes<tcp::Options>;
 
 impl TcpSettings {
-    /// Maximum bytes of the send buffer and of the receive buffer, if either is given.
+    /// Maximum bytes of the send buffer and of the receive buffer in Linux, if either is given. The
+    /// setting `receive_buffer` is a window, which needs more memory.
     #[must_use]
     pub fn most_buffers(&self) -> Option<(u64, u64)> {
         let size = |key| self.get(&[key])?.as_str()?.parse().map(Size::bytes).ok();
-        let (send, receive) = (size("send_buffer"), size("receive_buffer"));
+        let send = size("send_buffer");
+        let receive = size("receive_buffer").map(TcpBuffers::memory_of_window);
         let limit = self.get(&["buffers"]).and_then(|limit| {
             TcpBuffers::ALL.iter().find(|known| limit.as_str() == Some(known.name()))
         });

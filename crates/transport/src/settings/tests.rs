@@ -438,7 +438,8 @@ fn gateways_have_the_buffers_of_hosts() {
     };
     assert_eq!(both(&settings), [unlimited; 2]);
     settings.limit_tcp_buffers(TcpBuffers::Linux);
-    assert_eq!(both(&settings), [TcpBuffers::Linux.most(); 2]);
+    let linux = TcpBuffers::Linux;
+    assert_eq!(both(&settings), [(linux.most().0, linux.window()); 2]);
 }
 
 const SECRET: &str = "0b0b0b0b0b0b0b0b";
