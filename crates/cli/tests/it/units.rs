@@ -1,8 +1,6 @@
 //! Units of systemd that the documentation prints: systemd reads them, and they shut the service
 //! off from what it does not need.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::process::Command;
 
