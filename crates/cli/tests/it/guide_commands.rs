@@ -30,9 +30,6 @@ const PAGES: [&str; 5] =
 const ELSEWHERE: &[(&str, &str)] = &[
     ("sudo install", "it changes the machine"),
     ("nft add rule inet filter input", "it changes the machine's packet filter"),
-    ("slowlight compare --link geo-ku", "`pep` tests of crate lab compare the same three setups"),
-    ("mkdir www; head -c 10000000", "tests of `pep` run gateways in this world"),
-    ("slowlight pep gateway.toml --print-rules", "the interfaces eth0 and sat0 are a router's"),
     ("slowlight link --link cislunar --uplink", "it needs the Internet"),
     ("slowlight link --rate \"8 Mbit/s\" --delay \"300 ms\"", "its pings have no end"),
     ("slowlight emu up scenarios/lander.toml", "tests of `control` run these commands, as root"),
@@ -57,6 +54,9 @@ const HERE: &[&str] = &[
     "mkdir www; head -c 200000",
     "slowlight link --link cislunar --server",
     "slowlight emu run scenarios/lander.toml",
+    "slowlight compare --link geo-ku",
+    "mkdir www; head -c 10000000",
+    "slowlight pep gateway.toml --print-rules",
 ];
 
 /// Shell commands of a page.
@@ -91,7 +91,7 @@ fn every_command_of_the_guides_runs_or_has_a_reason() {
 fn folder(page: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (_, text) in blocks(page) {
-        let name = text.strip_prefix("# ").and_then(|text| text.lines().next());
+        let name = text.strip_prefix("# ").and_then(|text| text.split(['\n', ':']).next());
         if let Some(name) = name.filter(|name| name.ends_with(".toml") || name.ends_with(".py")) {
             fs::write(folder.path().join(name), &text).unwrap();
         }
@@ -209,4 +209,104 @@ fn commands_of_program_over_the_moon_run() {
     let failed = format!("if {}; then exit 1; fi", slow.trim_end());
     let printed = run(&folder, &failed, false);
     assert!(printed.contains("timed out"), "{printed}");
+}
+
+/// Rows of a Markdown table that begin with a word.
+fn rows(page: &str, begin: &str) -> Vec<Vec<String>> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../docs/guides", page].iter().collect();
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with(&format!("| {begin}")));
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+    lines.map(cells).collect()
+}
+
+#[test]
+fn comparison_of_gateways_is_current() {
+    let page = "gateways.md";
+    let commands = block(page, "slowlight compare --link geo-ku");
+    let ftp = rows(page, "FTP, ");
+    let lines = [&ftp[0], &ftp[1], &ftp[2], &ftp[3], &ftp[4]];
+    let with_losses = |line: &str| format!("{line} --per 1e-3");
+    let [none, tcp, scps] = commands.lines().collect::<Vec<_>>()[..] else { panic!("{commands}") };
+    let commands = [none, tcp, scps].map(str::to_owned).into_iter();
+    let commands = commands.chain([none, scps].map(with_losses));
+    let folder = folder(page);
+    for (command, row) in commands.zip(lines) {
+        let printed = run(&folder, &command, false);
+        let line = printed.lines().find(|line| line.contains(" ftp ")).unwrap();
+        let [_, setup, _, delivered, of_bound, ..] = &row[..] else { panic!("{row:?}") };
+        let is_same = line.contains(&**delivered) && line.contains(&**of_bound);
+        assert!(is_same, "{setup}: {delivered}, {of_bound}, not {line}");
+        let Some(saratoga) = printed.lines().find(|line| line.contains(" saratoga ")) else {
+            continue;
+        };
+        if command == none {
+            let row = &rows(page, "Saratoga")[0];
+            assert!(saratoga.contains(&row[3]) && saratoga.contains(&row[4]), "{saratoga}");
+        }
+    }
+}
+
+/// World of this test process; other tests have some, too.
+fn named(script: &str) -> String {
+    let name = format!("guide-{}", std::process::id());
+    let named =
+        script.replace("--name sat", "").replace("emu up ", &format!("emu up --name {name} "));
+    named
+        .replace("emu exec ", &format!("emu exec --name {name} "))
+        .replace("emu down", &format!("emu down --name {name}"))
+}
+
+#[test]
+fn commands_of_gateways_download_through_them() {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !crate::pep::possible() || !has("wget") {
+        return;
+    }
+    let page = "gateways.md";
+    let folder = folder(page);
+    // The guide names the three lines that differ.
+    let first = fs::read_to_string(folder.path().join("gate-a.toml")).unwrap();
+    let second = first
+        .replace("name = \"a\"", "name = \"b\"")
+        .replace("[\"client\"]", "[\"server\"]")
+        .replace("[\"gate-b\"]", "[\"gate-a\"]");
+    fs::write(folder.path().join("gate-b.toml"), second).unwrap();
+    let served = "until slowlight emu exec server -- ss -tln | grep -q :8000; do sleep 0.05; done";
+    let ready = "for gate in a b; do until slowlight emu exec gate-$gate -- \
+                 nft list table inet slowlight_$gate > rules 2>&1; do sleep 0.05; done; done";
+    let compared = "cmp got www/file; rm got";
+    let script = block(page, "mkdir www; head -c 10000000")
+        .replace("-d www 8000 &\n", &format!("-d www 8000 &\n{served}\n"))
+        .replace("pep gate-b.toml &\n", &format!("pep gate-b.toml &\n{ready}\n"))
+        .replace("# without gateways\n", &format!("\n{compared}\n"))
+        .replace("# with gateways\n", &format!("\n{compared}\n"));
+    let end = "trap 'slowlight emu down 2>/dev/null || true' EXIT\n";
+    let printed = run(&folder, &named(&format!("{end}{script}")), false);
+    assert_eq!(printed.matches("the gateway is ready").count(), 2, "{printed}");
+    assert_eq!(printed.matches("-> \"got\"").count(), 2, "{printed}");
+}
+
+#[test]
+fn commands_on_a_router_set_the_printed_rules() {
+    if !crate::pep::possible() {
+        return;
+    }
+    let page = "gateways.md";
+    let ready = "until nft list table inet slowlight_pep > rules 2>&1; do sleep 0.05; done\n";
+    let commands = block(page, "slowlight pep gateway.toml --print-rules");
+    let background = "\nslowlight pep gateway.toml &\n";
+    let script = commands.replace("\nslowlight pep gateway.toml\n", background);
+    assert!(script.contains(background), "{commands}");
+    let devices = "ip link add eth0 type veth peer name sat0\nip link set eth0 up\n\
+                   ip link set sat0 up\n";
+    let printed = run(&folder(page), &format!("{devices}{script}{ready}cat rules\n"), true);
+    let all = blocks(page);
+    let rules = all.iter().find(|(_, text)| text.starts_with("# set\n")).unwrap();
+    let shown = rules.1.split_once("...").unwrap().0;
+    assert!(printed.contains(shown), "{printed}");
+    for interface in ["eth0", "sat0"] {
+        let set = format!("iifname \"{interface}\" tcp");
+        assert!(printed.contains(&set), "{set}: {printed}");
+    }
 }

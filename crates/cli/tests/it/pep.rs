@@ -23,7 +23,7 @@ const GATES: [(&str, &str, &str); 2] =
     [("gate-a", "client", "gate-b"), ("gate-b", "server", "gate-a")];
 
 /// Whether worlds with transparent proxies are possible here; prints the reason if not.
-fn possible() -> bool {
+pub(crate) fn possible() -> bool {
     if !crate::gateways::possible() {
         return false;
     }

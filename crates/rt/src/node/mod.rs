@@ -22,7 +22,7 @@ use engine::{PathId, Rng, Time};
 use thiserror::Error;
 
 use self::turns::{Port, Turns};
-use self::wired::{ForLayer, Wired};
+use self::wired::{Contacts, ForLayer, Wired};
 use crate::streams::{StreamConfig, StreamDriver};
 use crate::wall::Wall;
 pub use crate::wall::{WallClock, dtn_ms};
@@ -221,6 +221,7 @@ impl Node {
                 pending_bytes: 0,
                 agent: waker.clone(),
                 now: Time::ZERO,
+                contacts: Contacts::default(),
             };
             let sources = Sources { store: store.share(&own), waker: own, updates };
             let started = start(layer.name, layer.carrier, wired, sources, Arc::clone(&stop));

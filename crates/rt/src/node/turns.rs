@@ -135,7 +135,9 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
                 Order::Close(links, closed) => {
                     let all: BTreeSet<LinkRef> = self.agent.links_up().chain(links).collect();
                     for LinkRef { layer, link } in all {
-                        self.send_command(layer, Command::Close { link });
+                        if let Some(port) = self.ports.get(layer) {
+                            port.send(ForLayer::Ending(link));
+                        }
                     }
                     self.closing = Some(closed);
                 }
@@ -151,12 +153,6 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             }
         }
         Some(some)
-    }
-
-    fn send_command(&self, layer: usize, command: Command) {
-        if let Some(port) = self.ports.get(layer) {
-            port.send(ForLayer::Commands(vec![command]));
-        }
     }
 
     /// Submits the agent's effects to the store.

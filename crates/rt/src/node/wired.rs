@@ -1,11 +1,13 @@
 //! A layer in its driver's thread, connected to the agent's by channels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
-use bp::layer::{Command, Configured, Event, Layer};
+use bp::layer::{Command, Configured, Event, Layer, LinkId};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
-use engine::{Deadline, Effect, Engine, Input, PathId, Time, Transmit, TxBuf};
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf,
+};
 
 use crate::{Destination, Waker};
 
@@ -20,6 +22,8 @@ const BATCH_BYTES: usize = 128 << 10;
 /// Message of the agent's thread to a layer.
 pub(super) enum ForLayer {
     Commands(Vec<Command>),
+    /// The node ends: the link is closed after its bundles in transit.
+    Ending(LinkId),
     /// Neighbours in place of the former, and the destinations of their paths.
     Configured(Box<Configured>, BTreeMap<PathId, Destination>),
 }
@@ -38,6 +42,16 @@ pub(super) struct Wired {
     /// Wakes the agent.
     pub(super) agent: Waker,
     pub(super) now: Time,
+    pub(super) contacts: Contacts,
+}
+
+/// Paths of datagrams, which are down between the contacts of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Contacts {
+    /// What the driver knows of the paths.
+    known: BTreeMap<PathId, PathInfo>,
+    /// Paths whose contact has ended.
+    ended: BTreeSet<PathId>,
 }
 
 impl Wired {
@@ -47,15 +61,36 @@ impl Wired {
             match next {
                 ForLayer::Commands(commands) => {
                     for command in commands {
-                        self.layer.command(now, command);
+                        self.command(now, command);
                     }
                 }
+                ForLayer::Ending(link) => self.layer.command(now, Command::Close { link }),
                 ForLayer::Configured(configured, destinations) => {
                     // The driver is in this thread, and takes them before it opens a path.
                     self.layer.configure(now, *configured);
                     let _ = self.peers.send(destinations);
                 }
             }
+        }
+    }
+
+    /// Passes a command of the agent to the layer. Between contacts the path is down: the driver
+    /// does not notice that nothing arrives, and sessions in transit would retransmit until the next
+    /// contact.
+    fn command(&mut self, now: Time, command: Command) {
+        if let Command::Open { link } = command
+            && self.contacts.ended.remove(&PathId(link.0))
+            && let Some(info) = self.contacts.known.get(&PathId(link.0))
+        {
+            let up = PathEvent::Up(info.clone());
+            self.layer.handle_input(now, Input::Path(PathId(link.0), up));
+        }
+        let closed = if let Command::Close { link } = command { Some(link) } else { None };
+        self.layer.command(now, command);
+        let path = closed.map(|link| PathId(link.0));
+        if let Some(path) = path.filter(|path| self.contacts.known.contains_key(path)) {
+            self.contacts.ended.insert(path);
+            self.layer.handle_input(now, Input::Path(path, PathEvent::Down));
         }
     }
 
@@ -98,6 +133,18 @@ impl Engine for Wired {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         self.now = now;
+        if let Input::Path(path, PathEvent::Up(info)) = &input
+            && matches!(info.kind, PathKind::Datagram { .. })
+        {
+            self.contacts.known.insert(*path, info.clone());
+            if self.contacts.ended.contains(path) {
+                return;
+            }
+        }
+        // The driver forgets paths of strangers.
+        if let Input::Path(path, PathEvent::Down) = &input {
+            self.contacts.known.remove(path);
+        }
         self.layer.handle_input(now, input);
         self.gather();
     }
@@ -127,5 +174,115 @@ impl Engine for Wired {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         self.layer.poll_timeout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    const LINK: LinkId = LinkId(1);
+
+    /// Layer that records what it is given.
+    #[derive(Clone, Default)]
+    struct Recorder(Arc<Mutex<Vec<String>>>);
+
+    impl Recorder {
+        fn note(&self, what: impl Into<String>) {
+            self.0.lock().expect("no test has panicked").push(what.into());
+        }
+
+        fn taken(&self) -> Vec<String> {
+            std::mem::take(&mut *self.0.lock().expect("no test has panicked"))
+        }
+    }
+
+    impl Engine for Recorder {
+        type Indication = Event;
+
+        fn handle_input(&mut self, _: Time, input: Input<'_>) {
+            match input {
+                Input::Path(_, PathEvent::Up(_)) => self.note("up"),
+                Input::Path(_, PathEvent::Down) => self.note("down"),
+                Input::Receive(_) | Input::Path(..) | Input::Done(..) => self.note("other"),
+            }
+        }
+
+        fn handle_timeout(&mut self, _: Time) {}
+
+        fn poll_transmit(&mut self, _: Time, _: &mut TxBuf) -> Option<Transmit> {
+            None
+        }
+
+        fn poll_effect(&mut self) -> Option<Effect> {
+            None
+        }
+
+        fn poll_indication(&mut self) -> Option<Event> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Deadline> {
+            None
+        }
+    }
+
+    impl Layer for Recorder {
+        fn command(&mut self, _: Time, command: Command) {
+            self.note(format!("{command:?}"));
+        }
+
+        fn configure(&mut self, _: Time, _: Configured) {}
+    }
+
+    #[test]
+    fn paths_of_datagrams_are_down_between_contacts() {
+        let recorder = Recorder::default();
+        let (commands, received) = crossbeam_channel::unbounded();
+        let mut wired = Wired {
+            layer: Box::new(recorder.clone()),
+            number: 0,
+            commands: received,
+            peers: crossbeam_channel::unbounded().0,
+            events: crossbeam_channel::unbounded().0,
+            pending_events: Vec::new(),
+            pending_bytes: 0,
+            agent: Waker::new().expect("a pipe"),
+            now: Time::ZERO,
+            contacts: Contacts::default(),
+        };
+        let contact = |wired: &mut Wired, next: ForLayer| {
+            commands.send(next).expect("it is received");
+            wired.process_commands(Time::ZERO);
+            recorder.taken()
+        };
+        let comes_up = |wired: &mut Wired, path: PathId, kind: PathKind| {
+            let info = PathInfo { kind, ..PathInfo::datagram(100) };
+            wired.handle_input(Time::ZERO, Input::Path(path, PathEvent::Up(info)));
+            recorder.taken()
+        };
+        let begins = |link| ForLayer::Commands(vec![Command::Open { link }]);
+        let ends = |link| ForLayer::Commands(vec![Command::Close { link }]);
+        let [opened, closed] = [Command::Open { link: LINK }, Command::Close { link: LINK }]
+            .map(|command| format!("{command:?}"));
+        let (path, datagrams) = (PathId(LINK.0), PathKind::Datagram { mtu: 100 });
+
+        assert_eq!(contact(&mut wired, ends(LINK)), [&*closed], "the path is not known");
+        assert_eq!(comes_up(&mut wired, path, datagrams), ["up"]);
+        assert_eq!(contact(&mut wired, ends(LINK)), [&*closed, "down"]);
+        assert!(comes_up(&mut wired, path, datagrams).is_empty(), "it waits for the contact");
+        assert_eq!(contact(&mut wired, begins(LINK)), ["up", &*opened]);
+        let sessions_end = contact(&mut wired, ForLayer::Ending(LINK));
+        assert_eq!(sessions_end, [&*closed], "bundles in transit complete");
+        assert_eq!(contact(&mut wired, begins(LINK)), [&*opened]);
+        wired.handle_input(Time::ZERO, Input::Path(path, PathEvent::Down));
+        assert_eq!(recorder.taken(), ["down"]);
+        assert_eq!(contact(&mut wired, ends(LINK)), [&*closed], "the path is forgotten");
+
+        let stream = LinkId(2);
+        assert_eq!(comes_up(&mut wired, PathId(stream.0), PathKind::Stream), ["up"]);
+        assert_eq!(contact(&mut wired, ends(stream)).len(), 1, "its driver notices");
     }
 }

@@ -23,6 +23,23 @@ contact = [
 range = [{ from = 1, to = 2, start = "0 s", end = "1 h", owlt = "200 ms" }]
 "#;
 
+/// Passes of 900 ms, in a file with the name that `advise` prints for the plan of a node.
+const PASSES: &str = r#"
+contact = [
+  { from = 1, to = 2, start = "0 s", end = "900 ms", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "0 s", end = "900 ms", rate = "1 Mbit/s" },
+  { from = 1, to = 2, start = "2 s", end = "2900 ms", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "2 s", end = "2900 ms", rate = "1 Mbit/s" },
+  { from = 1, to = 2, start = "4 s", end = "4900 ms", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "4 s", end = "4900 ms", rate = "1 Mbit/s" },
+  { from = 1, to = 2, start = "6 s", end = "6900 ms", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "6 s", end = "6900 ms", rate = "1 Mbit/s" },
+  { from = 1, to = 2, start = "8 s", end = "8900 ms", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "8 s", end = "8900 ms", rate = "1 Mbit/s" },
+]
+range = [{ from = 1, to = 2, start = "0 s", end = "1 h", owlt = "50 ms" }]
+"#;
+
 pub(super) const CASES: &[Case] = &[
     Case {
         name: "plain",
@@ -90,6 +107,13 @@ pub(super) const CASES: &[Case] = &[
         files: &[("plan.toml", PLAN)],
     },
     Case {
+        name: "passes",
+        link: &["--rate", "1 Mbit/s", "--delay", "50 ms", "--contacts", "PLAN.toml"],
+        needs: &["--dedicated"],
+        size: "250 kB",
+        files: &[("PLAN.toml", PASSES)],
+    },
+    Case {
         name: "no return",
         link: &["--rate", "1 Mbit/s", "--delay", "500 ms"],
         needs: &["--no-return"],
@@ -138,6 +162,9 @@ pub(super) const DAILY: &[(&str, &str)] = &[
     ("outages", "norm/coded"),
     ("periodic", "ltp"),
     ("contact plan", "saratoga"),
+    ("passes", "bp-ltp"),
+    ("passes", "bp-norm"),
+    ("passes", "bp-saratoga"),
     ("no return", "cfdp-1"),
     ("no return", "ltp-green"),
     ("no return", "saratoga-blind"),

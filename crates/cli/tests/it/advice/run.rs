@@ -34,6 +34,8 @@ pub(super) struct Roles<'a> {
     files: BTreeMap<String, String>,
     /// Settings of a node's layer, where nodes run.
     layer: Option<String>,
+    /// Setting of the nodes with the contacts of the link.
+    plan: String,
 }
 
 impl<'a> Roles<'a> {
@@ -44,6 +46,7 @@ impl<'a> Roles<'a> {
             sender: String::new(),
             files: BTreeMap::new(),
             layer: None,
+            plan: String::new(),
         };
         for line in lines {
             let Some((head, rest)) = line.trim_start().split_once(": ") else { continue };
@@ -55,6 +58,13 @@ impl<'a> Roles<'a> {
                     let keys = rest.trim_start_matches("[[layer]] ");
                     let keys = keys.split_once("; see").map_or(keys, |(keys, _)| keys);
                     roles.layer = Some(keys.replace(", ", "\n"));
+                }
+                "NODE.toml" if rest.starts_with("contact_plan = ") => {
+                    let key = rest.split_once(" with ").map_or(rest, |(key, _)| key);
+                    // The reader writes this file; without it the nodes do not know the outages.
+                    if case.files.iter().any(|(name, _)| key.contains(name)) {
+                        key.clone_into(&mut roles.plan);
+                    }
                 }
                 name if name.ends_with(".toml") || name.ends_with(".txt") => {
                     let content = roles.files.entry(name.to_owned()).or_default();
@@ -151,9 +161,10 @@ impl<'a> Roles<'a> {
             } else {
                 format!("address = \"10.0.0.{peer}:4556\"")
             };
+            let plan = &self.plan;
             let toml = format!(
                 "id = \"ipn:{node}.0\"\nsocket = \"NODE.sock\"\nstore.directory = \"store\"\n\
-                 [[layer]]\n{layer}\nlisten = {listen}\n[[neighbour]]\nnode = \"ipn:{other}.0\"\n\
+                 {plan}\n[[layer]]\n{layer}\nlisten = {listen}\n[[neighbour]]\nnode = \"ipn:{other}.0\"\n\
                  {address}\n"
             );
             fs::write(folder.path().join(host).join("NODE.toml"), toml).unwrap();
