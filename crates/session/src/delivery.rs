@@ -1,8 +1,8 @@
 //! File that arrives: it is written to a working file, verified, synced, and renamed.
 //!
 //! The protocol decides which data arrives, whether the checksum is correct, and what a record
-//! holds. The order of storage effects is decided here. With it a crash at any moment loses nothing
-//! that was confirmed:
+//! holds. The order of storage effects is decided here. With it a crash at any moment loses
+//! nothing that was confirmed:
 //!
 //! * a record covers only data that was synced before;
 //! * a file gets its name when all of it is synced;

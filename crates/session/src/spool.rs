@@ -15,7 +15,8 @@ use crate::sum::{READS_MAX, Reading, Sum, Value};
 /// Overhead of a piece of data in memory, in bytes.
 const PIECE_COST: usize = 64;
 
-/// Working file of a reception.
+/// Working file of a reception. Its [`Delivery`](crate::delivery::Delivery) decides when it is
+/// written, synced and read.
 #[derive(Debug)]
 pub struct Spool {
     /// Name of the file.
@@ -45,7 +46,7 @@ struct Digest {
 
 impl Spool {
     /// A file that is not open yet.
-    pub fn new(name: FileName) -> Self {
+    pub(crate) fn new(name: FileName) -> Self {
         Self {
             name,
             file: None,
@@ -61,7 +62,7 @@ impl Spool {
     }
 
     /// Opens the file, with a checksum or none. `kept` are the parts written by an earlier run.
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         storage: &mut impl Storage,
         handle: Handle,
@@ -82,7 +83,7 @@ impl Spool {
 
     /// Handles the opened file of `len` bytes. Parts of an earlier run beyond that are lost:
     /// removes them from `ranges`, which also hold later arrivals.
-    pub fn opened(
+    pub(crate) fn opened(
         &mut self,
         storage: &mut impl Storage,
         handle: Handle,
@@ -123,7 +124,7 @@ impl Spool {
 
     /// Appends new data. `false` if there is no room for it.
     #[inline]
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         storage: &mut impl Storage,
         handle: Handle,
@@ -201,24 +202,24 @@ impl Spool {
     }
 
     /// Records a completed write.
-    pub fn written(&mut self) {
+    pub(crate) fn written(&mut self) {
         self.writes = self.writes.saturating_sub(1);
     }
 
     /// Whether writes are pending.
-    pub fn is_writing(&self) -> bool {
+    pub(crate) fn is_writing(&self) -> bool {
         self.writes > 0
     }
 
     /// Requests that everything written so far is stored safely.
-    pub fn sync(&self, storage: &mut impl Storage, handle: Handle) {
+    pub(crate) fn sync(&self, storage: &mut impl Storage, handle: Handle) {
         let Some(file) = self.file else { return };
         storage.sync(handle, file);
     }
 
     /// Reads back the data needed to continue the checksum: the written part of the first `prefix`
     /// bytes, all of which are present.
-    pub fn sum_up(&mut self, storage: &mut impl Storage, handle: Handle, prefix: u64) {
+    pub(crate) fn sum_up(&mut self, storage: &mut impl Storage, handle: Handle, prefix: u64) {
         let (Some(digest), Some(file)) = (self.digest.as_mut(), self.file) else { return };
         let piece = storage.room().read_piece.max(1);
         let reading = &mut digest.reading;
@@ -240,7 +241,7 @@ impl Spool {
     }
 
     /// Accepts data read back. An error if it is less than was written.
-    pub fn read_done(
+    pub(crate) fn read_done(
         &mut self,
         offset: u64,
         requested: usize,
@@ -251,7 +252,7 @@ impl Spool {
 
     /// Checksum of a complete file of `size` bytes, once all of it was summed up; without one it is
     /// 0.
-    pub fn value(&self, size: u64) -> Option<Value> {
+    pub(crate) fn value(&self, size: u64) -> Option<Value> {
         let Some(digest) = self.digest.as_ref() else { return Some(Value::Check(0)) };
         let sum = &digest.reading.sum;
         let whole = if sum.is_sequential() {
@@ -264,7 +265,7 @@ impl Spool {
     }
 
     /// Discards all data; the caller must close and remove the file.
-    pub fn abandon(&mut self, storage: &mut impl Storage) {
+    pub(crate) fn abandon(&mut self, storage: &mut impl Storage) {
         if self.opening {
             // Pending writes are counted back on completion.
             let pieces = self.parked.iter().map(|(_, bytes)| bytes.len());
