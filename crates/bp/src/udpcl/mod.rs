@@ -279,9 +279,13 @@ impl Udpcl {
     /// Handles a path that went down.
     fn path_down(&mut self, link: LinkId, path: PathId) {
         self.link_down(link, "the path is down");
-        self.forget_path(path);
         if link >= LinkId::CAME {
+            self.forget_path(path);
             self.forget(link, path);
+        } else {
+            // What is in transit may arrive after the contact; incomplete bundles have a timer.
+            self.paths.remove(&path);
+            self.ready.remove(&path);
         }
     }
 

@@ -167,6 +167,17 @@ fn queued_bundles_fail_when_the_path_goes_down() {
 }
 
 #[test]
+fn bundles_in_transit_arrive_after_the_end_of_a_contact() {
+    let info = PathInfo { rate_bps: Some(80_000), ..PathInfo::datagram(500) };
+    let mut pair = pair_of([cutting(), cutting()], info, 1);
+    pair.send(1, content(10_000));
+    pair.pass(Duration::from_millis(500));
+    pair.ends[1].layer.handle_input(pair.now, Input::Path(PATH, PathEvent::Down));
+    pair.pass(Duration::from_secs(5));
+    assert_eq!(pair.came(1), [whole(10_000)]);
+}
+
+#[test]
 fn bundles_beyond_a_smaller_mtu_fail() {
     let mut pair = pair(config());
     pair.ends[0].layer.handle_input(pair.now, Input::Path(PATH, PathEvent::Blocked));
@@ -274,6 +285,7 @@ fn incomplete_reassemblies_are_bounded() {
         }
     }
     layer.handle_input(now, Input::Path(PATH, PathEvent::Down));
+    layer.handle_timeout(now + limits.patience);
     assert_eq!(layer.early, 0);
     assert_eq!(layer.poll_timeout(), None);
 }
