@@ -70,7 +70,8 @@ pub(crate) struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Receiving,
-    /// Complete; the working file is being verified, stored and renamed or recorded.
+    /// Complete, or silent without its green part; the working file is being verified, stored and
+    /// renamed or recorded.
     Storing,
     /// Complete and offered to the user, who has not accepted it yet.
     Offered,

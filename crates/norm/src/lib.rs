@@ -182,11 +182,11 @@ impl Node {
         sent.chain(self.receivers.values().flat_map(|receiver| receiver.reports()))
     }
 
-    /// Address of the sender of an object that is received, if it is known.
+    /// Address of the peer of an object under way, if it is known; of a received object the
+    /// sender's own, also in a group.
     #[must_use]
     pub fn peer_address(&self, id: ObjectId) -> Option<SocketAddr> {
-        let sender = SenderId { path: id.peer, node: NodeId(id.sender) };
-        self.core.shared.paths.get(&self.receivers.get(&sender)?.from)?.peer()
+        self.core.shared.paths.get(&id.peer)?.peer()
     }
 
     /// Received object that waits for the effect with this ticket.

@@ -104,7 +104,7 @@ pub(crate) struct Receiver {
     pub(crate) base: Base<Alarm>,
     pub(crate) sender: SenderId,
     /// Path its messages arrive on.
-    pub(crate) from: PathId,
+    from: PathId,
     life: Life,
     timing: Timing,
     scheme: Scheme,

@@ -26,7 +26,7 @@ use crate::{Alarm, Job, Seat, Shared};
 pub struct Delivery {
     /// Working file.
     pub spool: Spool,
-    /// Record of the reception.
+    /// Record of the reception, for protocols that have one for each file.
     pub record: Slot,
     step: Step,
     /// Parts that were saved.
@@ -111,7 +111,7 @@ impl Delivery {
         self.step
     }
 
-    /// Whether all of the file is safely stored: it is too late to cancel.
+    /// Whether all of the file is safely stored.
     pub fn is_stored(&self) -> bool {
         matches!(self.step, Step::Stored | Step::Installing)
     }
@@ -209,8 +209,9 @@ impl Delivery {
         size.filter(|_| self.step == Step::Verifying).and_then(|size| self.spool.value(size))
     }
 
-    /// Syncs all of the file; [`Event::Stored`] follows.
+    /// Syncs all of an open file; [`Event::Stored`] follows.
     pub fn sync(&mut self, storage: &mut impl Storage, handle: Handle) {
+        debug_assert!(self.spool.file().is_some(), "a sync that is not requested never ends");
         self.step = Step::Syncing;
         self.spool.flush(storage, handle);
         self.sync_written(storage, handle);

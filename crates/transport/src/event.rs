@@ -75,6 +75,8 @@ pub struct Ended {
     pub is_report: bool,
     /// Number of the entity or engine at the other side, if known.
     pub peer: Option<u64>,
+    /// Address of the other side, if it became known after the begin.
+    pub address: Option<SocketAddr>,
     /// Report of a CFDP entity, if there is one.
     pub transaction: Option<Box<cfdp::TransactionFinished>>,
     /// Success if the complete file is there, otherwise the reason in the protocol's words.
@@ -99,6 +101,7 @@ impl Ended {
             is_confirmed: true,
             is_report: false,
             peer: None,
+            address: None,
             transaction: None,
             result: result.as_ref().copied().map_err(ToString::to_string),
         }

@@ -109,7 +109,8 @@ impl End {
 enum Phase {
     /// Data is missing.
     Receiving,
-    /// Complete; the file is being verified, stored, recorded and renamed.
+    /// Complete, or kept though incomplete; the file is being verified, stored, recorded and
+    /// renamed.
     Storing,
     /// Carrying out filestore requests; this one is next.
     Requests(usize),

@@ -151,9 +151,9 @@ impl Ends {
         Self { to: any, group: None, listen: any, entity, remote_entity, via: None }
     }
 
-    /// Address of the peer, unless a bundle node leads to it.
+    /// Address of the peer, unless a bundle node or another engine leads to it.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
-        (self.to.port() != 0).then_some(self.to)
+        (self.to.port() != 0 && self.via.is_none()).then_some(self.to)
     }
 
     /// Engine at that address.

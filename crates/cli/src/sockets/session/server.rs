@@ -361,7 +361,7 @@ impl Server {
     fn ended(&mut self, now: Time, transport: &dyn Transport, ended: &Ended) {
         let under_way = self.under_way.remove(&ended.id);
         let measures = Measures {
-            peer: under_way.as_ref().and_then(|it| it.peer),
+            peer: under_way.as_ref().and_then(|it| it.peer).or(ended.address),
             elapsed: under_way.as_ref().map(|it| now.since(it.bar.began)),
             moved: match &under_way {
                 Some(it) => it.moved(transport, ended),

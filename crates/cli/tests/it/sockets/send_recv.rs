@@ -123,6 +123,21 @@ fn two_senders_at_once_to_one_receiver() {
 }
 
 #[test]
+fn killed_receivers_resume() {
+    let place = Place::new();
+    let file = place.file("file", 8_000_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let sender = place.send(&file, &address, &["--rate", "80 Mbit/s", "--delay", "1 ms"]);
+    place.await_spool(2_000_000);
+    receiver.kill();
+    let (receiver, _) = place.recv(&address, &["--once"]);
+    assert_eq!(sender.end().complete()["peer"], *address);
+    // It learns the address after it has read its record.
+    assert!(receiver.end().complete()["peer"].is_string());
+    same(&file, &place.root().join("file"));
+}
+
+#[test]
 fn after_a_kill_only_the_rest_is_sent() {
     const LEN: u64 = 8_000_000;
     let place = Place::new();

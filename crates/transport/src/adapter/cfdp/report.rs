@@ -55,7 +55,11 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
             resumed: 0,
             from: entity.peer_address(metadata.id),
         }),
-        Indication::TransactionFinished(finished) => Event::Ended(ended(finished)),
+        Indication::TransactionFinished(finished) => {
+            // That of a restored transaction was unknown at its begin.
+            let address = entity.peer_address(finished.id);
+            Event::Ended(Ended { address, ..ended(finished) })
+        }
         Indication::Abandoned { id, condition, .. } => {
             Event::Abandoned { id: id.into(), why: condition.to_string() }
         }
