@@ -19,6 +19,7 @@ fn options(line: &str) -> Options {
 fn without_options_it_is_the_profile_of_today_with_unlimited_buffers() {
     // On real paths packets that are too long may vanish.
     let mut modern = Options { mtu_probing: true, ..Profile::Modern.options() };
+    TcpBuffers::Linux.apply(&mut modern);
     assert_eq!(options("--tcp-buffers|linux"), modern);
     TcpBuffers::Unlimited.apply(&mut modern);
     assert_eq!(options(""), modern);
