@@ -405,7 +405,7 @@ fn full_stores_fail_without_a_wrong_file() {
     assert!(finished.result.is_err());
 }
 
-/// What came of it is in memory, too little to be written.
+/// The part that arrived is in memory, too little to be written.
 #[test]
 fn a_file_that_was_not_opened_is_not_opened_to_be_given_up() {
     let mut transfer = Interrupted::new(coded(), SIZE, Box::new(|_, _, _| false));

@@ -48,7 +48,7 @@ pub(super) struct Wired {
 /// Paths of datagrams, which are down between the contacts of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Contacts {
-    /// What the driver knows of the paths.
+    /// Paths as the driver reported them.
     known: BTreeMap<PathId, PathInfo>,
     /// Paths whose contact has ended.
     ended: BTreeSet<PathId>,
