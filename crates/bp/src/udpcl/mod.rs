@@ -278,32 +278,20 @@ impl Udpcl {
 
     /// Handles a path that went down.
     fn path_down(&mut self, link: LinkId, path: PathId) {
-        self.link_down(link, "the path is down");
+        let why = "the path is down";
         if link >= LinkId::CAME {
-            self.forget_path(path);
-            self.forget(link, path);
-        } else {
-            // What is in transit may arrive after the contact; incomplete bundles have a timer.
-            self.paths.remove(&path);
-            self.ready.remove(&path);
+            self.remove(link, path, why);
+            return;
         }
+        // What is in transit may arrive after the contact; incomplete bundles have a timer.
+        self.link_down(link, why);
+        self.paths.remove(&path);
+        self.ready.remove(&path);
     }
 
     /// Removes a neighbour and its path, and reports it as down.
     fn remove(&mut self, link: LinkId, path: PathId, why: &'static str) {
         self.link_down(link, why);
-        self.forget_path(path);
-        self.forget(link, path);
-    }
-
-    /// Removes a neighbour.
-    fn forget(&mut self, link: LinkId, path: PathId) {
-        self.links.remove(&link);
-        self.by_path.remove(&path);
-        self.unanswered.retain(|_, of| *of != link);
-    }
-
-    fn forget_path(&mut self, path: PathId) {
         let keys: Vec<_> =
             self.coming.range((path, 0)..=(path, u32::MAX)).map(|(k, _)| *k).collect();
         for key in keys {
@@ -311,6 +299,9 @@ impl Udpcl {
         }
         self.paths.remove(&path);
         self.ready.remove(&path);
+        self.links.remove(&link);
+        self.by_path.remove(&path);
+        self.unanswered.retain(|_, of| *of != link);
     }
 
     /// Reports that a neighbour can no longer be reached.
