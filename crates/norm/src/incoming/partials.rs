@@ -138,9 +138,10 @@ pub(super) fn encode<'a>(
 fn encode_segments(out: &mut Writer, block_len: u16, have: &Bits) {
     let source = have.iter().take_while(|symbol| *symbol < block_len);
     let runs = crate::bits::runs(source);
-    let mut bitmap = vec![0; usize::from(block_len).div_ceil(8)];
-    out.flag(runs.len() * 4 > bitmap.len());
-    if runs.len() * 4 <= bitmap.len() {
+    let bitmap_len = usize::from(block_len).div_ceil(8);
+    let is_bitmap = runs.len() * 4 > bitmap_len;
+    out.flag(is_bitmap);
+    if !is_bitmap {
         out.count(runs.len());
         for (first, last) in runs {
             out.u16(first);
@@ -148,6 +149,7 @@ fn encode_segments(out: &mut Writer, block_len: u16, have: &Bits) {
         }
         return;
     }
+    let mut bitmap = vec![0; bitmap_len];
     for (first, last) in runs {
         for symbol in first..=last {
             bitmap[usize::from(symbol / 8)] |= 1 << (symbol % 8);
