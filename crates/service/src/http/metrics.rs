@@ -56,21 +56,14 @@ impl Metrics {
         help: &str,
         values: impl IntoIterator<Item = (Labels, u64)>,
     ) {
-        let values = values.into_iter();
         match kind {
             Kind::Counter => {
-                let family = Family::<Labels, Counter>::default();
-                values.for_each(|(labels, value)| {
-                    family.get_or_create(&labels).inc_by(value);
-                });
-                self.0.register(name, help, family);
+                let set = |counter: &Counter, value| counter.inc_by(value);
+                self.0.register(name, help, filled(values, set));
             }
             Kind::Gauge => {
-                let family = Family::<Labels, Gauge<u64, AtomicU64>>::default();
-                values.for_each(|(labels, value)| {
-                    family.get_or_create(&labels).set(value);
-                });
-                self.0.register(name, help, family);
+                let set = |gauge: &Gauge<u64, AtomicU64>, value| gauge.set(value);
+                self.0.register(name, help, filled(values, set));
             }
         }
     }
@@ -82,11 +75,8 @@ impl Metrics {
         help: &str,
         values: impl IntoIterator<Item = (Labels, f64)>,
     ) {
-        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).set(value);
-        }
-        self.0.register_with_unit(name, help, Unit::Seconds, family);
+        let set = |gauge: &Gauge<f64, AtomicU64>, value| gauge.set(value);
+        self.0.register_with_unit(name, help, Unit::Seconds, filled(values, set));
     }
 
     /// Text of the metrics.
@@ -96,6 +86,18 @@ impl Metrics {
         text::encode(&mut text, &self.0).expect("writing to a string cannot fail");
         text
     }
+}
+
+/// Metrics by their labels, each set to its value by `set`, which returns the former one.
+fn filled<M: Default, V>(
+    values: impl IntoIterator<Item = (Labels, V)>,
+    set: impl Fn(&M, V) -> V,
+) -> Family<Labels, M> {
+    let family = Family::default();
+    for (labels, value) in values {
+        set(&family.get_or_create(&labels), value);
+    }
+    family
 }
 
 impl IntoResponse for Metrics {
