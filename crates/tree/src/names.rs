@@ -1,0 +1,88 @@
+//! Names of packs.
+
+/// Ending of every pack's name.
+const ENDING: &str = ".slowlight.tar";
+/// Longest name that file systems accept.
+const NAME_MAX: usize = 255;
+
+/// Name of a pack: `LABEL.SET.NUMBER.slowlight.tar`, with the set in 16 hexadecimal digits.
+///
+/// What a receiver may refuse in the label is replaced by `_`, and a long label is cut.
+#[must_use]
+pub fn pack_name(label: &str, set: u64, number: u32) -> String {
+    let rest = format!(".{set:016x}.{number}{ENDING}");
+    let is_refused = |c: char| c.is_control() || matches!(c, '/' | '\\');
+    let mut name = String::new();
+    for c in label.chars() {
+        let c = if is_refused(c) { '_' } else { c };
+        if name.len() + c.len_utf8() + rest.len() > NAME_MAX {
+            break;
+        }
+        name.push(c);
+    }
+    if name.is_empty() {
+        name.push('_');
+    }
+    name + &rest
+}
+
+/// Whether a file has the name of a pack, in any folder.
+#[must_use]
+pub fn is_pack(name: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let Some(rest) = last.strip_suffix(ENDING) else { return false };
+    let Some((rest, number)) = rest.rsplit_once('.') else { return false };
+    let Some((label, set)) = rest.rsplit_once('.') else { return false };
+    let is_number = number.parse::<u32>().is_ok_and(|value| value.to_string() == number);
+    let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+    let is_set = set.len() == 16 && set.bytes().all(is_digit);
+    is_number && is_set && !label.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_name_has_label_set_and_number() {
+        let name = pack_name("photos", 0x1234, 7);
+        assert_eq!(name, "photos.0000000000001234.7.slowlight.tar");
+        assert!(is_pack(&name));
+        assert!(is_pack(&format!("from-rover/{name}")));
+    }
+
+    #[test]
+    fn other_names_are_no_packs() {
+        for name in [
+            "",
+            "photos.tar",
+            ".slowlight.tar",
+            "photos.slowlight.tar",
+            "photos.1.slowlight.tar",
+            ".0000000000001234.7.slowlight.tar",
+            "photos.0000000000001234.07.slowlight.tar",
+            "photos.0000000000001234.+7.slowlight.tar",
+            "photos.000000000000123G.7.slowlight.tar",
+            "photos.00000000000012AB.7.slowlight.tar",
+            "photos.0000000000001234.4294967296.slowlight.tar",
+            "photos.0000000000001234.7.slowlight.tar.gz",
+            "photos.0000000000001234.7.slowlight.tar/x",
+        ] {
+            assert!(!is_pack(name), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_label_gives_a_name_that_stores_accept(
+            label in any::<String>(), repeat in 0_usize..40, set in any::<u64>(), number in any::<u32>(),
+        ) {
+            let name = pack_name(&label.repeat(repeat), set, number);
+            prop_assert!(name.len() <= NAME_MAX);
+            prop_assert!(is_pack(&name));
+            prop_assert_eq!(engine::FileName::file(&name).map(|name| name.path().len()), Ok(name.len()));
+        }
+    }
+}
