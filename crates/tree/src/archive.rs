@@ -19,6 +19,11 @@ const RECORDS_MAX: u64 = 64 * 1024;
 /// Largest number of ranges of a sparse file: 16 MiB.
 const EXTENTS_MAX: usize = 1 << 20;
 
+/// Length with the padding to whole blocks.
+pub(crate) fn padded(len: u64) -> u64 {
+    len.div_ceil(BLOCK).saturating_mul(BLOCK)
+}
+
 /// What is wrong with an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
@@ -121,7 +126,7 @@ impl<'a> Members<'a> {
             if !has_checksum(&header) {
                 return Err(fault(Fault::Checksum));
             }
-            let size = header.size().map_err(|_| fault(Fault::Number))?;
+            let size = header.entry_size().map_err(|_| fault(Fault::Number))?;
             match header.entry_type() {
                 EntryType::XHeader => {
                     let bytes = self.extension(size, begin)?;
@@ -145,7 +150,7 @@ impl<'a> Members<'a> {
     ) -> Result<Member, UnpackError> {
         let fault = |fault| UnpackError::Archive { offset: begin, fault };
         let name = records.name.unwrap_or_else(|| header.path_bytes().into_owned());
-        let size = records.size.map_or_else(|| header.size(), Ok);
+        let size = records.size.map_or_else(|| header.entry_size(), Ok);
         let size = size.map_err(|_| fault(Fault::Number))?;
         let has_content = !matches!(kind, EntryType::Directory | EntryType::Symlink)
             && !matches!(kind, EntryType::Link | EntryType::Char | EntryType::Block)

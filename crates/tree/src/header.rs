@@ -19,7 +19,10 @@ const RECORDS_NAME: &[u8] = b"././@PaxHeader";
 /// Bytes of an entry's content that are in the archive.
 pub(crate) fn stored(entry: &Entry) -> u64 {
     match &entry.kind {
-        Kind::File { extents: Some(extents), .. } => extents.iter().map(|extent| extent.len).sum(),
+        // Plans are read from disk, so that no sum is trusted.
+        Kind::File { extents: Some(extents), .. } => {
+            extents.iter().fold(0, |sum, extent| sum.saturating_add(extent.len))
+        }
         Kind::File { len, extents: None } => *len,
         Kind::Directory | Kind::Link { .. } => 0,
     }
@@ -109,10 +112,9 @@ fn records(entry: &Entry) -> Vec<u8> {
         Kind::Link { target } => target.as_slice(),
         Kind::File { .. } | Kind::Directory => b"",
     };
-    let name_fits = name.is_ascii() && name.len() <= FIELD_MAX;
-    let target_fits = target.is_ascii() && target.len() <= FIELD_MAX;
-    let is_text = |bytes: &[u8]| str::from_utf8(bytes).is_ok();
-    if !is_text(&name) || !is_text(target) {
+    let name_fits = fits(&name);
+    let target_fits = fits(target);
+    if !name_fits && !is_text(&name) || !target_fits && !is_text(target) {
         record(&mut to, "hdrcharset", b"BINARY");
     }
     if !name_fits {
@@ -126,6 +128,16 @@ fn records(entry: &Entry) -> Vec<u8> {
         record(&mut to, "mtime", decimal(entry.modified).as_bytes());
     }
     to
+}
+
+/// Whether a header has room for a name. Records are UTF-8, so that a name which is in no known
+/// character set is in the header if it can.
+fn fits(name: &[u8]) -> bool {
+    name.len() <= FIELD_MAX && (name.is_ascii() || !is_text(name))
+}
+
+fn is_text(name: &[u8]) -> bool {
+    str::from_utf8(name).is_ok()
 }
 
 /// Appends `LENGTH KEY=VALUE\n`, whose length includes its own digits.
@@ -147,7 +159,7 @@ fn decimal(Modified { secs, nanos }: Modified) -> String {
         return secs.to_string();
     }
     let (sign, secs, nanos) = if secs < 0 {
-        ("-", (secs + 1).unsigned_abs(), 1_000_000_000 - nanos)
+        ("-", (secs + 1).unsigned_abs(), 1_000_000_000_u32.saturating_sub(nanos))
     } else {
         ("", secs.unsigned_abs(), nanos)
     };

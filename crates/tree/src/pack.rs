@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
-use crate::archive::{BLOCK, END};
+use crate::archive::{END, padded};
 use crate::entry::{Entry, Kind};
 use crate::extents::open;
 use crate::header;
@@ -62,7 +62,7 @@ impl Pack {
         for entry in &plan.entries {
             let content = end.saturating_add(header::len(entry));
             places.push(Place { header: end, content });
-            let stored = header::stored(entry).next_multiple_of(BLOCK);
+            let stored = padded(header::stored(entry));
             end = content.saturating_add(stored);
         }
         let len = end.saturating_add(END);
@@ -94,8 +94,6 @@ impl Pack {
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize, ReadError> {
         let len = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (to, _) = to.split_at_mut(len.min(to.len()));
-        // What no entry covers is padding.
-        to.fill(0);
         let end = offset.saturating_add(to.len() as u64);
         let first = self.places.partition_point(|place| place.header <= offset).saturating_sub(1);
         let entries = self.plan.entries.iter().zip(&self.places).enumerate().skip(first);
@@ -104,14 +102,15 @@ impl Pack {
                 copy(&header::encode(entry), place.header, offset, to);
             }
             if end > place.content {
-                self.content(number, entry, Window { start: place.content, offset, to })?;
+                self.read_content(number, entry, Window { start: place.content, offset, to })?;
             }
         }
+        Window { start: self.len - END, offset, to }.clear(0, END);
         Ok(to.len())
     }
 
     /// Reads the part of an entry's content that is in the window.
-    fn content(
+    fn read_content(
         &self,
         number: usize,
         entry: &Entry,
@@ -119,6 +118,7 @@ impl Pack {
     ) -> Result<(), ReadError> {
         let Kind::File { len, extents } = &entry.kind else { return Ok(()) };
         let stored = header::stored(entry);
+        window.clear(stored, padded(stored) - stored);
         if window.part(0, stored).is_none() {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Pack {
                 let mut at = 0;
                 extents.iter().try_for_each(|extent| {
                     let read = window.read(&file, at, extent.len, extent.offset);
-                    at += extent.len;
+                    at = at.saturating_add(extent.len);
                     read
                 })
             }
@@ -232,10 +232,17 @@ impl Window<'_> {
         Some(Part { skip: from - begin, to: self.to.get_mut(first..last)? })
     }
 
+    /// Writes zeros to the part of a range.
+    fn clear(&mut self, at: u64, len: u64) {
+        if let Some(Part { to, .. }) = self.part(at, len) {
+            to.fill(0);
+        }
+    }
+
     /// Reads the part of a range from its place in the file.
     fn read(&mut self, file: &File, at: u64, len: u64, place: u64) -> io::Result<()> {
         match self.part(at, len) {
-            Some(Part { skip, to }) => file.read_exact_at(to, place + skip),
+            Some(Part { skip, to }) => file.read_exact_at(to, place.saturating_add(skip)),
             None => Ok(()),
         }
     }

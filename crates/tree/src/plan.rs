@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{BLOCK, END};
+use crate::archive::{END, padded};
 use crate::entry::{Entry, Kind, parent};
 use crate::header;
 
@@ -17,7 +17,7 @@ impl Plan {
     /// Length of the archive in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.entries.iter().map(Plan::cost).sum::<u64>().saturating_add(END)
+        self.entries.iter().map(Self::cost).fold(END, u64::saturating_add)
     }
 
     /// Whether it has no entries.
@@ -28,7 +28,7 @@ impl Plan {
 
     /// Bytes of an entry in an archive.
     pub(crate) fn cost(entry: &Entry) -> u64 {
-        header::len(entry).saturating_add(header::stored(entry).next_multiple_of(BLOCK))
+        header::len(entry).saturating_add(padded(header::stored(entry)))
     }
 }
 
@@ -94,8 +94,8 @@ impl Open {
     }
 
     fn len_with(&self, folders: &[Entry], entry: &Entry) -> u64 {
-        let folders: u64 = self.missing(folders).iter().map(Plan::cost).sum();
-        self.len + folders + Plan::cost(entry) + END
+        let more = self.missing(folders).iter().chain([entry]).map(Plan::cost);
+        more.fold(self.len.saturating_add(END), u64::saturating_add)
     }
 
     fn add(&mut self, folders: &[Entry], entry: Entry) {
@@ -108,7 +108,7 @@ impl Open {
     }
 
     fn push(&mut self, entry: Entry) {
-        self.len += Plan::cost(&entry);
+        self.len = self.len.saturating_add(Plan::cost(&entry));
         if entry.kind == Kind::Directory {
             self.folders.push(entry.name.clone());
         }

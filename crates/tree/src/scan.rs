@@ -151,15 +151,19 @@ impl Scan {
             name.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(name)
         };
         let walk = WalkDir::new(&source).follow_root_links(true).sort_by_file_name();
-        for found in walk.into_iter().filter_entry(|entry| !exclude.matches(&below(entry))) {
-            let metadata = found.and_then(|entry| {
+        let mut walk = walk.into_iter().filter_entry(|entry| !exclude.matches(&below(entry)));
+        while let Some(found) = walk.next() {
+            let found = found.and_then(|entry| {
                 let metadata =
                     if entry.depth() == 0 { Ok(metadata.clone()) } else { entry.metadata() };
                 metadata.map(|metadata| (entry, metadata))
             });
-            match metadata {
+            match found {
                 Ok((entry, metadata)) => {
                     let name = below(&entry);
+                    if metadata.is_dir() && is_reserved(&name) {
+                        walk.skip_current_dir();
+                    }
                     self.push(entry.into_path(), name, &metadata);
                 }
                 Err(error) => {

@@ -75,8 +75,8 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Whether a file of the same length has the content of a member. What holes of the member are
-    /// must be holes or zeros.
+    /// Whether a file of the same length has the content of a member: holes or zeros where the
+    /// member has holes.
     pub(super) fn is_same(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -86,9 +86,13 @@ impl<'a> Copier<'a> {
         extents: &Option<Box<[Extent]>>,
     ) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // A file that may not be read is replaced or kept like one with other content.
-        let Ok(file) = openat(folder, name, flags, Mode::empty()) else { return Ok(false) };
-        let file = File::from(file);
+        let file = match openat(folder, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            // Its permissions are those of the member, which may forbid to read it. Its length and
+            // time are the same as well.
+            Err(Errno::ACCESS) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
         let mut end = 0;
         for range in ranges(start, len, extents) {
             if !self.is_hole(&file, end, range.offset)? || !self.is_same_range(&file, &range)? {
@@ -121,12 +125,16 @@ impl<'a> Copier<'a> {
     /// not depend on the length that an archive claims.
     fn is_hole(&mut self, file: &File, mut at: u64, end: u64) -> io::Result<bool> {
         while at < end {
-            at = match seek(file.as_fd(), SeekFrom::Data(at)) {
-                Ok(data) => data,
+            let data_end = match seek(file.as_fd(), SeekFrom::Data(at)) {
+                Ok(data) => {
+                    at = data;
+                    seek(file.as_fd(), SeekFrom::Hole(at))?.min(end)
+                }
                 Err(Errno::NXIO) => return Ok(true),
+                // The file system has no list of holes.
+                Err(Errno::INVAL) => end,
                 Err(error) => return Err(error.into()),
             };
-            let data_end = seek(file.as_fd(), SeekFrom::Hole(at))?.min(end);
             while at < data_end {
                 let chunk = chunk(&mut self.buffer, data_end - at);
                 file.read_exact_at(chunk, at)?;

@@ -45,8 +45,8 @@ impl<'a> Folders<'a> {
         }
     }
 
-    /// Opens a folder to change it. Creates those that are missing, and opens those of this user
-    /// that are read-only; [`Folders::close`] sets their permissions.
+    /// Opens a folder to change it. Creates those that are missing, and makes those of this user
+    /// writable; [`Folders::close`] sets their permissions.
     pub(super) fn create(&mut self, name: Option<&[u8]>) -> Result<BorrowedFd<'_>, Obstacle> {
         self.open(name, true)
     }
@@ -100,7 +100,8 @@ impl<'a> Folders<'a> {
             let next = match openat(&folder, part, FLAGS, Mode::empty()) {
                 Err(Errno::NOENT) if change => {
                     let mode = 0o777 & !self.umask;
-                    mkdirat(&folder, part, Mode::from_raw_mode(mode | 0o700))?;
+                    mkdirat(&folder, part, Mode::from_raw_mode(mode | 0o700))
+                        .map_err(Obstacle::creating)?;
                     self.finals.insert(path.to_vec(), Final { mode, modified: None });
                     openat(&folder, part, FLAGS, Mode::empty())?
                 }

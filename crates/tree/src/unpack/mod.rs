@@ -191,8 +191,18 @@ impl From<Refusal> for Obstacle {
 impl From<Errno> for Obstacle {
     fn from(error: Errno) -> Self {
         match error {
-            Errno::NAMETOOLONG | Errno::ILSEQ | Errno::INVAL => Self::Refused(Refusal::Unsupported),
+            Errno::NAMETOOLONG | Errno::ILSEQ => Self::Refused(Refusal::Unsupported),
             error => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl Obstacle {
+    /// Converts the error of a call that creates a name. Some file systems refuse characters.
+    fn creating(error: Errno) -> Self {
+        match error {
+            Errno::INVAL => Self::Refused(Refusal::Unsupported),
+            error => error.into(),
         }
     }
 }
@@ -221,10 +231,24 @@ pub fn process_umask() -> io::Result<u32> {
 /// What to do with a file or link.
 enum Verdict {
     Install,
-    /// The same file is in place.
+    Keep(Kept),
+}
+
+/// Reason for which the file that is in place is kept.
+enum Kept {
+    /// It is the same.
     Unchanged,
-    /// The policy keeps the file that is in place.
-    Skip,
+    /// The policy.
+    Skipped,
+}
+
+impl Unpacked {
+    fn count(&mut self, kept: &Kept) {
+        match kept {
+            Kept::Unchanged => self.unchanged += 1,
+            Kept::Skipped => self.skipped += 1,
+        }
+    }
 }
 
 /// Member that is ready to be installed.
@@ -264,7 +288,7 @@ impl Unpacker {
             work.sync().map_err(UnpackError::during("syncing files"))?;
         }
         let installed = run.install(&items);
-        // After an error as well: folders that were opened for writing get their permissions back.
+        // After an error as well: folders that were made writable get their permissions back.
         let closed = run.folders.close();
         installed?;
         closed.map_err(UnpackError::during("setting permissions and times of folders"))?;
@@ -362,15 +386,19 @@ impl Run<'_> {
             Content::File { .. } => {}
         }
         if let Some(folder) = self.folders.find(parent(&name))? {
-            let verdict = verdict(self.unpacker, &mut self.copier, folder, &name, &member)?;
-            if !self.is_to_install(&verdict) {
-                return Ok(None);
+            match verdict(self.unpacker, &mut self.copier, folder, &name, &member)? {
+                Verdict::Install => {}
+                Verdict::Keep(kept) => {
+                    self.report.count(&kept);
+                    return Ok(None);
+                }
             }
         }
         let staged = number.to_string();
         match &member.content {
             Content::Link { target } => {
-                symlinkat(target.as_slice(), self.work, staged.as_str())?;
+                symlinkat(target.as_slice(), self.work, staged.as_str())
+                    .map_err(Obstacle::creating)?;
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 utimensat(self.work, staged.as_str(), &times(member.modified), flags)?;
             }
@@ -383,16 +411,6 @@ impl Run<'_> {
             Content::Directory | Content::Other(_) => return Ok(None),
         }
         Ok(Some(Item { name, member, staged: Some(staged) }))
-    }
-
-    /// Counts a file that is left as it is.
-    fn is_to_install(&mut self, verdict: &Verdict) -> bool {
-        match verdict {
-            Verdict::Install => return true,
-            Verdict::Unchanged => self.report.unchanged += 1,
-            Verdict::Skip => self.report.skipped += 1,
-        }
-        false
     }
 
     fn refuse(&mut self, name: Vec<u8>, obstacle: Obstacle) -> Result<(), UnpackError> {
@@ -442,35 +460,33 @@ impl Run<'_> {
         let Item { name, member, .. } = item;
         let folder = self.folders.create(parent(name))?;
         // Again: the archive may have had the same name before.
-        let verdict = verdict(self.unpacker, &mut self.copier, folder, name, member)?;
-        let last = names::last(name);
-        match verdict {
+        match verdict(self.unpacker, &mut self.copier, folder, name, member)? {
             Verdict::Install => {}
-            Verdict::Unchanged | Verdict::Skip => {
-                self.is_to_install(&verdict);
+            Verdict::Keep(kept) => {
+                self.report.count(&kept);
                 return Ok(());
             }
         }
-        match self.unpacker.existing {
-            Existing::Replace | Existing::Newer => renameat(self.work, staged, folder, last)?,
+        let last = names::last(name);
+        let moved = match self.unpacker.existing {
+            Existing::Replace | Existing::Newer => renameat(self.work, staged, folder, last),
             Existing::Rename => {
                 if let Some(aside) = set_aside(folder, last)? {
-                    let mut to = parent(name).map(|parent| [parent, b"/"].concat());
-                    let to = to.get_or_insert_default();
-                    to.extend_from_slice(&aside);
-                    let (from, to) = (name.clone(), std::mem::take(to));
-                    self.report.renamed.push(Renamed { from, to });
+                    let to = sibling(name, &aside);
+                    self.report.renamed.push(Renamed { from: name.clone(), to });
                 }
-                rename_new(self.work, staged.as_bytes(), folder, last)?;
+                rename_new(self.work, staged.as_bytes(), folder, last)
             }
             Existing::Skip | Existing::Fail => {
-                rename_new(self.work, staged.as_bytes(), folder, last)?;
+                rename_new(self.work, staged.as_bytes(), folder, last)
             }
-        }
+        };
+        moved.map_err(Obstacle::creating)?;
         match &member.content {
             Content::File { len, extents } => {
                 self.report.files += 1;
-                let stored = extents.as_ref().map(|list| list.iter().map(|one| one.len).sum());
+                let stored =
+                    extents.as_ref().map(|list| list.iter().map(|extent| extent.len).sum());
                 self.report.bytes += stored.unwrap_or(*len);
             }
             Content::Link { .. } => self.report.links += 1,
@@ -512,12 +528,12 @@ fn verdict(
         _ => false,
     };
     if is_same {
-        return Ok(Verdict::Unchanged);
+        return Ok(Verdict::Keep(Kept::Unchanged));
     }
     match unpacker.existing {
         Existing::Fail => Err(Refusal::Exists.into()),
-        Existing::Skip => Ok(Verdict::Skip),
-        Existing::Newer if member.modified <= modified => Ok(Verdict::Skip),
+        Existing::Skip => Ok(Verdict::Keep(Kept::Skipped)),
+        Existing::Newer if member.modified <= modified => Ok(Verdict::Keep(Kept::Skipped)),
         Existing::Newer | Existing::Replace | Existing::Rename => Ok(Verdict::Install),
     }
 }
@@ -539,6 +555,14 @@ fn set_aside(folder: BorrowedFd<'_>, last: &[u8]) -> Result<Option<Vec<u8>>, Err
             Err(Errno::EXIST) => number += 1,
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Name in the same folder.
+fn sibling(name: &[u8], last: &[u8]) -> Vec<u8> {
+    match parent(name) {
+        Some(parent) => [parent, b"/", last].concat(),
+        None => last.to_vec(),
     }
 }
 
