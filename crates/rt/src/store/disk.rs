@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -14,10 +15,12 @@ use engine::{
 };
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
+use tree::Pack;
 
 use super::Access;
 use super::index::Index;
 use super::log::Log;
+use super::packs::Unpacker;
 use super::system::{reason, sync_directory};
 
 /// Temporary file in which a copy is assembled before it replaces a file.
@@ -74,6 +77,8 @@ pub(super) struct Disk {
     pub(super) spool: Dir,
     pub(super) records: Records,
     pub(super) access: Access,
+    /// Unpacks received packs below the root, if they are to be unpacked.
+    pub(super) unpacker: Option<Unpacker>,
     /// Name below [`Area::Files`] of the spool, hidden from listings.
     pub(super) hidden: &'static str,
 }
@@ -151,9 +156,11 @@ impl Disk {
         mode: OpenMode,
     ) -> Result<(File, Found), EffectError> {
         match (&self.access, name.area(), mode) {
-            (Access::Full, _, _) | (Access::ReadOne(_), Area::Spool, _) => {}
+            (Access::Full, _, _) | (_, Area::Spool, _) => {}
             (Access::ReadOne(only), Area::Files, OpenMode::Read) if only == name => {}
-            (Access::ReadOne(_), Area::Files, _) => return Err(EffectError::NotAllowed),
+            (Access::ReadOne(_) | Access::ReadPacks(_), Area::Files, _) => {
+                return Err(EffectError::NotAllowed);
+            }
         }
         if name.path().is_empty() {
             return Err(EffectError::WrongKind);
@@ -181,10 +188,39 @@ impl Disk {
         Ok((file, found))
     }
 
+    /// The pack of a name, if the engine reads packs in place of files.
+    pub(super) fn pack(
+        &self,
+        name: &FileName,
+        mode: OpenMode,
+    ) -> Result<Option<Arc<Pack>>, EffectError> {
+        match (&self.access, name.area(), mode) {
+            (Access::ReadPacks(packs), Area::Files, OpenMode::Read) => {
+                packs.get(name).map(Some).ok_or(EffectError::NotFound)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a received file of this name is unpacked in place of being renamed.
+    pub(super) fn is_unpacked(&self, to: &FileName) -> bool {
+        self.unpacker.is_some() && to.area() == Area::Files && tree::is_pack(to.path())
+    }
+
+    /// Unpacks a complete working file below the root, and removes it. After a crash at any time
+    /// this can be done again.
+    pub(super) fn unpack(&self, from: &FileName) -> Result<(), EffectError> {
+        let Some(unpacker) = &self.unpacker else { return Err(EffectError::NotAllowed) };
+        let area = self.area(from);
+        let archive = area.open(from.path()).map_err(|error| reason(&error))?;
+        unpacker.unpack(&archive.into_std())?;
+        area.remove_file(from.path()).map_err(|error| reason(&error))
+    }
+
     /// Carries out a filestore request.
     pub(super) fn filestore(&self, request: &FilestoreRequest) -> Answer {
         use FilestoreRequest as R;
-        if self.access != Access::Full {
+        if !matches!(self.access, Access::Full) {
             return Err(EffectError::NotAllowed);
         }
         match request {

@@ -4,6 +4,7 @@ mod disk;
 mod index;
 mod lock;
 mod log;
+mod packs;
 mod system;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,8 @@ use disk::{Disk, Records};
 use index::Index;
 use lock::Lock;
 use log::Log;
+use packs::Unpacker;
+pub use packs::{Packs, Unpack};
 use worker::{Answers, Done, Job, Others};
 
 /// Directories and limits of a store.
@@ -39,6 +42,8 @@ pub struct StoreConfig {
     pub state: PathBuf,
     /// Access of the engine to files below the root.
     pub access: Access,
+    /// Unpacks received packs below the root; without it they are files like others.
+    pub unpack: Option<Unpack>,
     /// Format of the records.
     pub index: RecordsIn,
     /// Threads for reading and writing; a further one serves names and records, and some sync.
@@ -62,13 +67,15 @@ pub enum RecordsIn {
 const SYNCS: usize = 4;
 
 /// Access of an engine to files below the root.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Access {
     /// Full access.
     Full,
     /// Read this one file, for a program that only sends it. Filestore requests fail, from any
     /// entity.
     ReadOne(FileName),
+    /// Read these packs, in the same way.
+    ReadPacks(Arc<Packs>),
 }
 
 /// Reason why a store cannot be opened. The message names the remedy.
@@ -172,6 +179,7 @@ impl StoreConfig {
             state: root.join(FileName::SPOOL_DIRECTORY),
             root,
             access: Access::Full,
+            unpack: None,
             index: RecordsIn::Files,
             threads: 2,
             bytes_max: 4 << 20,
@@ -208,27 +216,48 @@ impl FileStore {
                 Records::Log(Box::new(log(&config.state, &index).map_err(state_error)?))
             }
         };
+        let spool = below("spool").map_err(state_error)?;
+        let unpacker = match &config.unpack {
+            Some(unpack) => {
+                let staging = below("unpacking").map_err(state_error)?;
+                let root = files.try_clone().map_err(root_error)?;
+                Some(Unpacker::new(root, staging, unpack).map_err(state_error)?)
+            }
+            None => None,
+        };
         let disk = Arc::new(Disk {
             files,
-            spool: below("spool").map_err(state_error)?,
+            spool,
             records,
             access: config.access.clone(),
+            unpacker,
             hidden: FileName::SPOOL_DIRECTORY,
         });
         let (syncs, to_sync) = unbounded();
         let (computations, to_compute) = unbounded();
+        let (packs, to_unpack) = unbounded();
         let mut workers = Vec::new();
         let mut threads = Vec::new();
         for number in 0..=config.threads.max(1) {
             let (jobs, queue) = unbounded();
             let disk = Arc::clone(&disk);
-            let others = Others { syncs: syncs.clone(), computations: computations.clone() };
+            let others = Others {
+                syncs: syncs.clone(),
+                computations: computations.clone(),
+                packs: packs.clone(),
+            };
             let work = move || worker::run(&disk, &queue, &others);
             threads.push(spawn(format!("files-{number}"), work).map_err(state_error)?);
             workers.push(jobs);
         }
         drop(syncs);
         drop(computations);
+        drop(packs);
+        if disk.unpacker.is_some() {
+            let disk = Arc::clone(&disk);
+            let work = move || worker::unpack(&disk, &to_unpack);
+            threads.push(spawn("packs".to_owned(), work).map_err(state_error)?);
+        }
         let compute = move || worker::compute(&to_compute);
         threads.push(spawn("computations".to_owned(), compute).map_err(state_error)?);
         for number in 0..SYNCS {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -10,8 +11,10 @@ use engine::{
     Completion, EffectError, FileBytes, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
     StoreEffect, Ticket, Work,
 };
+use tree::Pack;
 
 use super::disk::{Answer, Disk, Found, read_at, write_at};
+use super::packs::read_error;
 use super::system::reason;
 use crate::Waker;
 
@@ -24,11 +27,50 @@ pub(super) struct Job {
     pub(super) answers: Arc<Answers>,
 }
 
-/// An open file, and its properties when it was opened.
+/// An open file.
 struct Opened {
-    file: File,
-    found: Found,
+    content: Content,
     name: FileName,
+}
+
+/// Content of an open file.
+enum Content {
+    /// A file of the file system, and its properties when it was opened.
+    File(File, Found),
+    /// A pack, which is only read.
+    Pack(Arc<Pack>),
+}
+
+impl Content {
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
+        match self {
+            Self::File(file, _) => read_at(file, to, offset),
+            Self::Pack(pack) => pack.read_at(offset, to).map_err(|error| read_error(&error)),
+        }
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer {
+        match self {
+            Self::File(file, _) => write_at(file, bytes, offset),
+            Self::Pack(_) => Err(EffectError::NotAllowed),
+        }
+    }
+
+    /// Verifies that a source still has the content with which it was opened. A pack does so as it
+    /// is read.
+    fn verify(&self) -> Result<(), EffectError> {
+        match self {
+            Self::File(file, found) => found.verify(file),
+            Self::Pack(_) => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::File(file, _) => file.sync_data(),
+            Self::Pack(_) => Ok(()),
+        }
+    }
 }
 
 /// A file whose writes so far must survive a crash.
@@ -46,10 +88,19 @@ pub(super) struct Computation {
     answers: Arc<Answers>,
 }
 
+/// A received pack that is to be unpacked.
+pub(super) struct Unpacking {
+    ticket: Ticket,
+    from: FileName,
+    to: FileName,
+    answers: Arc<Answers>,
+}
+
 /// Queues of the threads that take what takes long.
 pub(super) struct Others {
     pub(super) syncs: Sender<Sync>,
     pub(super) computations: Sender<Computation>,
+    pub(super) packs: Sender<Unpacking>,
 }
 
 /// A completed effect.
@@ -111,6 +162,14 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
             let (ticket, work, file) = (*ticket, work.clone(), Arc::clone(file));
             let computation = Computation { ticket, work, file, answers: job.answers };
             let _ = others.computations.send(computation);
+            continue;
+        }
+        if let StoreEffect::Filestore { ticket, request: FilestoreRequest::Install { from, to } } =
+            &job.effect
+            && disk.is_unpacked(to)
+        {
+            let (ticket, from, to) = (*ticket, from.clone(), to.clone());
+            let _ = others.packs.send(Unpacking { ticket, from, to, answers: job.answers });
             continue;
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
@@ -176,7 +235,7 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
 /// its sync completes; later ones may or may not be.
 pub(super) fn sync(queue: &Receiver<Sync>) {
     for Sync { ticket, file, answers } in queue {
-        let answer = file.file.sync_data().map(|()| Completion::Done).map_err(|error| {
+        let answer = file.content.sync().map(|()| Completion::Done).map_err(|error| {
             tracing::warn!("cannot sync a file: {error}");
             reason(&error)
         });
@@ -187,8 +246,8 @@ pub(super) fn sync(queue: &Receiver<Sync>) {
 /// Carries out computations until the queue is closed.
 pub(super) fn compute(queue: &Receiver<Computation>) {
     for Computation { ticket, work, file, answers } in queue {
-        let answer = work.run(&mut OpenFile(&file.file)).map(Completion::Read);
-        let answer = answer.and_then(|read| file.found.verify(&file.file).map(|()| read));
+        let answer = work.run(&mut OpenFile(&file.content)).map(Completion::Read);
+        let answer = answer.and_then(|read| file.content.verify().map(|()| read));
         if let Err(error) = &answer {
             tracing::warn!("cannot compute over {:?}: {error}", file.name.path());
         }
@@ -196,16 +255,27 @@ pub(super) fn compute(queue: &Receiver<Computation>) {
     }
 }
 
-/// An open file.
-struct OpenFile<'a>(&'a File);
+/// Unpacks received packs until the queue is closed.
+pub(super) fn unpack(disk: &Disk, queue: &Receiver<Unpacking>) {
+    for Unpacking { ticket, from, to, answers } in queue {
+        let answer = disk.unpack(&from).map(|()| Completion::Done);
+        if let Err(error) = &answer {
+            tracing::warn!("cannot unpack {:?}: {error}", to.path());
+        }
+        answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
+    }
+}
+
+/// The bytes of an open file.
+struct OpenFile<'a>(&'a Content);
 
 impl FileBytes for OpenFile<'_> {
     fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
-        read_at(self.0, to, offset)
+        self.0.read_at(offset, to)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EffectError> {
-        write_at(self.0, bytes, offset).map(drop)
+        self.0.write_at(offset, bytes).map(drop)
     }
 }
 
@@ -222,15 +292,12 @@ impl Worker<'_> {
         let ticket = effect.ticket();
         let answer = match effect {
             StoreEffect::Open { name, mode, .. } => {
-                self.disk.open(&name, mode).map(|(file, found)| {
-                    let number = opens.expect("the store numbers every file it has opened");
-                    self.files.insert(number, Arc::new(Opened { file, found, name }));
-                    Completion::Opened { file: number, len: found.len, modified: found.modified }
-                })
+                let number = opens.expect("the store numbers every file it has opened");
+                self.open(number, name, mode)
             }
             StoreEffect::Read { file, offset, len, .. } => self.read(file, offset, len),
             StoreEffect::Write { file, offset, bytes, .. } => {
-                self.file(file).and_then(|file| write_at(&file.file, &bytes, offset))
+                self.file(file).and_then(|file| file.content.write_at(offset, &bytes))
             }
             // Only a file that is not open gets here.
             StoreEffect::Sync { file, .. } | StoreEffect::Work { file, .. } => {
@@ -271,6 +338,21 @@ impl Worker<'_> {
         }
     }
 
+    fn open(&mut self, file: FileId, name: FileName, mode: OpenMode) -> Answer {
+        let (content, len, modified) = match self.disk.pack(&name, mode)? {
+            Some(pack) => {
+                let len = pack.len();
+                (Content::Pack(pack), len, None)
+            }
+            None => {
+                let (opened, found) = self.disk.open(&name, mode)?;
+                (Content::File(opened, found), found.len, found.modified)
+            }
+        };
+        self.files.insert(file, Arc::new(Opened { content, name }));
+        Ok(Completion::Opened { file, len, modified })
+    }
+
     fn file(&self, file: FileId) -> Result<&Arc<Opened>, EffectError> {
         let not_open = || EffectError::Failed("the file is not open".into());
         self.files.get(&file).ok_or_else(not_open)
@@ -279,8 +361,8 @@ impl Worker<'_> {
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Answer {
         let mut buffer = self.buffer(len);
         let opened = self.file(file)?;
-        let count = read_at(&opened.file, &mut buffer, offset)?;
-        opened.found.verify(&opened.file)?;
+        let count = opened.content.read_at(offset, &mut buffer)?;
+        opened.content.verify()?;
         buffer.truncate(count);
         let bytes = buffer.freeze();
         if self.buffers.len() >= BUFFERS_KEPT {

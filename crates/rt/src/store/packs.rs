@@ -1,0 +1,99 @@
+//! Packs that a program sends: files that exist only while they are read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cap_std::fs::Dir;
+use crossbeam_channel::Sender;
+use engine::{EffectError, FileName};
+use tree::{Existing, Pack, ReadError, UnpackError, Unpacked};
+
+use super::system::reason;
+
+/// Packs by their names, to which others may be added while a store reads them.
+#[derive(Debug, Default)]
+pub struct Packs(Mutex<BTreeMap<FileName, Arc<Pack>>>);
+
+impl Packs {
+    /// Adds a pack.
+    pub fn add(&self, name: FileName, pack: Pack) {
+        self.lock().insert(name, Arc::new(pack));
+    }
+
+    /// Removes a pack. Engines that have it open can still read it.
+    pub fn remove(&self, name: &FileName) {
+        self.lock().remove(name);
+    }
+
+    pub(super) fn get(&self, name: &FileName) -> Option<Arc<Pack>> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Each change is one operation, so a panic elsewhere leaves the map whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<FileName, Arc<Pack>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Converts the error of a pack.
+pub(super) fn read_error(error: &ReadError) -> EffectError {
+    match error {
+        ReadError::Changed(_) => EffectError::Changed,
+        ReadError::Io { source, .. } => reason(source),
+    }
+}
+
+/// Unpacking of received packs.
+#[derive(Clone, Debug)]
+pub struct Unpack {
+    /// Treatment of files that exist.
+    pub existing: Existing,
+    /// Receiver of a report about each pack.
+    pub reports: Sender<Unpacked>,
+}
+
+/// Unpacks packs below the root of a store.
+#[derive(Debug)]
+pub(super) struct Unpacker {
+    tree: tree::Unpacker,
+    reports: Sender<Unpacked>,
+}
+
+impl Unpacker {
+    pub(super) fn new(root: Dir, staging: Dir, unpack: &Unpack) -> io::Result<Self> {
+        let umask = tree::process_umask()?;
+        let tree = tree::Unpacker { root, staging, existing: unpack.existing, umask };
+        Ok(Self { tree, reports: unpack.reports.clone() })
+    }
+
+    /// Unpacks an archive and reports what became of its entries.
+    ///
+    /// # Errors
+    ///
+    /// An entry could not be installed, for the first reason that there was.
+    pub(super) fn unpack(&self, archive: &File) -> Result<(), EffectError> {
+        let unpacked = self.tree.unpack(archive).map_err(|error| unpack_error(&error))?;
+        let refused = unpacked.refused.first().map(|refused| {
+            EffectError::Failed(format!(
+                "{}: {}",
+                String::from_utf8_lossy(&refused.name),
+                refused.reason
+            ))
+        });
+        // A program that ends takes no reports.
+        let _ = self.reports.send(unpacked);
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+fn unpack_error(error: &UnpackError) -> EffectError {
+    match error {
+        UnpackError::Archive { .. } => EffectError::Failed(error.to_string()),
+        UnpackError::Io { source, .. } => {
+            tracing::warn!("{error}");
+            reason(source)
+        }
+    }
+}
