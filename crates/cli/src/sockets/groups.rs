@@ -18,7 +18,7 @@ use crate::sockets::transfer::resolve;
 #[command(next_help_heading = scope::NORM)]
 pub(crate) struct SendOptions {
     /// Multicast group to send to, e.g. 224.1.2.3 or 224.1.2.3:6003
-    #[arg(long, value_name = "ADDR", conflicts_with = "address")]
+    #[arg(long, value_name = "ADDR")]
     group: Option<String>,
 
     /// Network interface of the group, e.g. eth0 [default: by the routing table]
@@ -62,6 +62,11 @@ pub(crate) struct SendOptions {
 }
 
 impl SendOptions {
+    /// Whether a group is given in place of an address.
+    pub(crate) fn has_group(&self) -> bool {
+        self.group.is_some()
+    }
+
     /// The group to send to: that of the option, or the address if it is a group's.
     pub(crate) fn group(&self, kind: Kind, address: Option<&str>) -> Result<Option<rt::Group>> {
         let Self { group, interface, ttl, .. } = self;

@@ -199,6 +199,26 @@ impl Outcome {
     }
 }
 
+/// Line about a pack that was unpacked.
+pub(crate) fn unpacked_line(unpacked: &tree::Unpacked) -> String {
+    let tree::Unpacked { files, links, unchanged, skipped, renamed, refused, bytes, .. } = unpacked;
+    let mut line = format!("unpacked {} files, {}", files + links, show::bytes(*bytes as f64));
+    for (count, what) in [
+        (*unchanged, "there already"),
+        (*skipped, "kept as they were"),
+        (renamed.len() as u64, "renamed, as another came"),
+    ] {
+        if count > 0 {
+            line += &format!("; {count} {what}");
+        }
+    }
+    for refused in refused {
+        let name = String::from_utf8_lossy(&refused.name).escape_debug().to_string();
+        line += &format!("\n  {name} was refused: {}", refused.reason);
+    }
+    line
+}
+
 /// State of the file at the receiver, in brackets, where a CFDP entity reports it.
 pub(crate) fn status(ended: &Ended, file: &str) -> String {
     let status = |it: &TransactionFinished| format!(" ({file}: {})", it.file_status);

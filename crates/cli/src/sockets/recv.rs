@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
+use tree::Existing;
 
 use crate::sockets::beacons::BeaconOptions;
 use crate::sockets::cfdp_over_node::{Node, NodeOptions};
@@ -26,6 +27,11 @@ pub(crate) struct Args {
     /// Folder for received files; required without --stream
     #[arg(long, value_name = "DIR", required_unless_present = "stream")]
     root: Option<PathBuf>,
+
+    /// Treatment of files that exist, when folders are received: skip, newer, replace, rename (the
+    /// old file to NAME.~1~) or fail
+    #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename, help_heading = scope::FOLDERS)]
+    existing: Existing,
 
     #[command(flatten)]
     options: Options,
@@ -95,6 +101,7 @@ impl Args {
             once: self.once,
             routes: Routes::new(known_peers(&self.peer)?, &self.route)?,
             peers_max: self.peers_max,
+            existing: self.existing,
             role: self.directories.role(),
         };
         Ok((service, self.node.open(&self.options, self.entity)?))

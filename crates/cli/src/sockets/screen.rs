@@ -107,6 +107,23 @@ impl Bar {
         self.bar.set_message(progress.wait.map_or_else(rate, str::to_owned));
     }
 
+    /// Shows a batch, of which `sent` bytes were sent and `confirmed` bytes delivered.
+    pub(crate) fn show_batch(&mut self, now: Time, sent: u64, confirmed: u64, is_answered: bool) {
+        let style_now = if is_answered { WITH_LENGTH } else { WITHOUT_REPLY };
+        if std::mem::replace(&mut self.has_estimate, is_answered) != is_answered || sent == 0 {
+            self.bar.set_style(style(style_now));
+        }
+        self.bar.set_position(sent);
+        let elapsed = now.since(self.began).as_secs_f64().max(1e-3);
+        let rate = show::rate(sent as f64 * 8.0 / elapsed);
+        self.bar.set_message(format!("{rate}, {} confirmed", show::bytes(confirmed as f64)));
+    }
+
+    /// Sets the number of bytes.
+    pub(crate) fn set_size(&self, bytes: u64) {
+        self.bar.set_length(bytes);
+    }
+
     /// Shows a resumed transfer, of which this process has sent `moved` bytes.
     pub(crate) fn show_resumed(&self, now: Time, progress: &Progress, moved: u64) {
         if let (None, Some(size)) = (self.bar.length(), progress.size) {

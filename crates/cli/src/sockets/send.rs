@@ -1,32 +1,42 @@
-//! `slowlight send`: sends a file over UDP, or by CFDP in bundles.
+//! `slowlight send`: sends files and folders over UDP, or by CFDP in bundles.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use transport::quantity::Span;
 
-use crate::sockets::cfdp_over_node::NodeOptions;
-use crate::sockets::session::{self, CfdpOptions, Ends, Job, SendFile, Source, Wish};
+use crate::sockets::cfdp_over_node::{Node, NodeOptions};
+use crate::sockets::session::{
+    self, BatchOptions, CfdpOptions, Ends, Job, SendBatch, SendFile, Source, Wish,
+};
 use crate::sockets::transfer::{self, Options, resolve};
 use crate::sockets::{directories, groups, scope};
 
-/// Send a file by CFDP, LTP, NORM or Saratoga
+/// Send files and folders by CFDP, LTP, NORM or Saratoga
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "slowlight send [OPTIONS] <PATH>... <ADDRESS>")]
 pub(crate) struct Args {
-    /// File to send
-    file: PathBuf,
-
-    /// Receiver's address, e.g. 192.0.2.1:7542 or host:7542
-    #[arg(required_unless_present_any = ["group", "node"], conflicts_with = "node")]
-    address: Option<String>,
+    /// Files and folders to send, or - for standard input, and the receiver's address at the end,
+    /// e.g. 192.0.2.1:7542 or host:7542
+    ///
+    /// One file is sent as it is. Several files, and folders, are sent as tar archives, which
+    /// `slowlight recv` unpacks with modes, times and symbolic links. With --group and --node there
+    /// is no address.
+    #[arg(required = true, value_name = "PATH... ADDRESS")]
+    operands: Vec<PathBuf>,
 
     #[command(flatten)]
     options: Options,
 
-    /// Name of the file at the receiver [default: the local name]
+    /// Name of the file or folder at the receiver; of several, the folder they go to [default: the
+    /// local names]
     #[arg(long, value_name = "NAME")]
     remote: Option<String>,
+
+    #[command(flatten)]
+    batch: BatchOptions,
 
     /// Local address [default: any]
     #[arg(long, value_name = "ADDR", conflicts_with = "node")]
@@ -45,6 +55,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
 
+    /// Directory for the state of unfinished transfers
+    /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
     #[command(flatten)]
     cfdp: CfdpOptions,
 
@@ -62,55 +77,71 @@ pub(crate) struct Args {
     directories: directories::DeliveryOptions,
 }
 
-impl Args {
-    /// Error if the file and the address are swapped.
-    fn check_order(&self) -> Result<()> {
-        let address = self.address.as_deref().filter(|_| !self.file.exists());
-        let Some((file, address)) = self.file.to_str().zip(address) else { return Ok(()) };
-        transfer::check_order("send", address, file)
-    }
+/// What to send, and where to.
+struct Operands {
+    paths: Vec<PathBuf>,
+    /// Receiver's address; none with a group or a node.
+    address: Option<String>,
+}
 
-    fn address(&self) -> Result<&str> {
-        self.address.as_deref().context("give the receiver's address")
+impl Args {
+    /// Divides the operands.
+    fn operands(&self) -> Result<Operands> {
+        let mut paths = self.operands.clone();
+        if self.groups.has_group() || self.node.node.is_some() {
+            return Ok(Operands { paths, address: None });
+        }
+        let address = paths.pop().context("give a file")?;
+        let address = address.to_str().context("the address is not UTF-8")?.to_owned();
+        ensure!(!paths.is_empty(), "give the receiver's address behind {address}, e.g. host:7542");
+        if let [path] = paths.as_slice()
+            && let Some(file) = path.to_str().filter(|_| !path.exists())
+        {
+            transfer::check_order("send", &address, file)?;
+        }
+        Ok(Operands { paths, address: Some(address) })
     }
 
     /// Addresses and numbers of both ends.
-    fn ends(&self) -> Result<Ends> {
+    fn ends(&self, address: Option<&str>) -> Result<Ends> {
         let protocol = &self.options.protocol;
         ensure!(
             !protocol.kind.top().is_fetched,
             "{protocol} is for fetching: the receiver runs `slowlight get --protocol saratoga`"
         );
-        let group = self.groups.group(protocol.kind, self.address.as_deref())?;
+        let group = self.groups.group(protocol.kind, address)?;
         let to = match group {
             Some(group) => group.address,
-            None => resolve(self.address()?)?,
+            None => resolve(address.context("give the receiver's address")?)?,
         };
         let listen = transfer::from_address(self.listen.as_deref(), to)?;
         let (entity, remote_entity, via) = (self.entity, self.remote_entity, self.via);
         Ok(Ends { to, group, listen, entity, remote_entity, via })
     }
 
-    /// Name of the file as the user wrote it, or as it is found.
-    fn called<'a>(&'a self, found: &'a str) -> &'a str {
-        self.file.file_name().and_then(|name| name.to_str()).unwrap_or(found)
-    }
-
-    fn job(self) -> Result<Job> {
-        ensure!(self.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
-        self.check_order()?;
-        let (root, name) = source(&self.file)?;
+    /// Ends of the transfer, and the node that carries it, if there is one.
+    fn route(&self, address: Option<&str>) -> Result<(Ends, Option<Node>)> {
         let node = self.node.open(&self.options, self.entity)?;
         let ends = match &node {
             Some(node) => Ends::at_node(node.entity, self.remote_entity),
-            None => self.ends()?,
+            None => self.ends(address)?,
         };
-        let called = self.called(&name).to_owned();
+        Ok((ends, node))
+    }
+
+    /// Job to send one file.
+    fn file_job(self, path: &Path, address: Option<&str>) -> Result<Job> {
+        ensure!(self.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
+        let (root, name) = source(path)?;
+        let (ends, node) = self.route(address)?;
+        // The name as the user wrote it, not that of a link's destination.
+        let called = path.file_name().and_then(|name| name.to_str()).unwrap_or(&name).to_owned();
         let wish = Wish::Send(Box::new(SendFile {
             remote: self.remote.unwrap_or_else(|| called.clone()),
             called,
             root,
             name,
+            state: self.state,
             cfdp: self.cfdp,
             groups: self.groups,
             directories: self.directories,
@@ -118,18 +149,70 @@ impl Args {
         }));
         Ok(Job { options: self.options, ends, wish, timeout: self.timeout, node })
     }
+
+    /// Job to send several files and folders.
+    fn batch_job(self, paths: Vec<PathBuf>, address: Option<&str>) -> Result<Job<SendBatch>> {
+        ensure!(self.remote.as_deref() != Some(""), "--remote is empty; give the folder a name");
+        for (option, is_given) in [
+            ("--give", self.directories.give),
+            ("--udp-lite", self.options.udp_lite),
+            ("--stream", self.groups.stream),
+        ] {
+            ensure!(!is_given, "{option} is for one file; send folders without it");
+        }
+        let (ends, node) = self.route(address)?;
+        let wish = SendBatch {
+            paths,
+            below: self.remote,
+            state: self.state,
+            cfdp: self.cfdp,
+            groups: self.groups,
+            batch: self.batch,
+            packs: Arc::default(),
+            put: None,
+        };
+        Ok(Job { options: self.options, ends, wish, timeout: self.timeout, node })
+    }
+
+    /// Sends a stream from a file, a pipe or standard input.
+    fn send_stream(self, path: &Path, address: Option<&str>) -> Result<ExitCode> {
+        let ends = self.ends(address).map_err(transfer::usage)?;
+        let local = || path.file_name().and_then(|name| name.to_str()).unwrap_or("").to_owned();
+        let name = self.remote.clone().unwrap_or_else(local);
+        let source = Source { from: path.to_owned(), name, push: self.groups.push };
+        session::send_stream(self.options, &ends, source, self.timeout)
+    }
 }
 
-/// Sends the file; returns after delivery, or once it is sent if the protocol does not confirm
+/// Sends the files; returns after delivery, or once they are sent if the protocol does not confirm
 /// delivery.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    if !args.groups.stream {
-        return session::run(args.job().map_err(transfer::usage)?);
+    let Operands { paths, address } = args.operands().map_err(transfer::usage)?;
+    let address = address.as_deref();
+    match paths.as_slice() {
+        [path] if args.groups.stream => args.send_stream(path, address),
+        [path] if path == Path::new(STANDARD_INPUT) => {
+            let copy = copy_of_input(args.remote.as_deref())?;
+            session::run(args.file_job(copy.path(), address).map_err(transfer::usage)?)
+        }
+        [path] if !args.batch.is_wanted() && !path.is_dir() => {
+            session::run(args.file_job(path, address).map_err(transfer::usage)?)
+        }
+        _ => session::run_batch(args.batch_job(paths, address).map_err(transfer::usage)?),
     }
-    let ends = args.check_order().and_then(|()| args.ends()).map_err(transfer::usage)?;
-    let name = args.remote.clone().unwrap_or_else(|| args.called("").to_owned());
-    let source = Source { from: args.file, name, push: args.groups.push };
-    session::send_stream(args.options, &ends, source, args.timeout)
+}
+
+/// Name of standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Copies standard input to a temporary file: protocols read what is lost again.
+fn copy_of_input(remote: Option<&str>) -> Result<tempfile::NamedTempFile> {
+    if remote.is_none() {
+        return Err(crate::Usage("give what is read a name with --remote NAME".to_owned()).into());
+    }
+    let mut copy = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut copy).context("cannot copy the input")?;
+    Ok(copy)
 }
 
 /// The directory and the name of the file to send, links resolved.

@@ -16,7 +16,9 @@ pub(super) struct SendArgs {
     /// Destination endpoint, e.g. ipn:2.1
     pub(super) to: String,
 
-    /// Files; - sends standard input as the payload of one bundle
+    /// Files and folders; - sends standard input as the payload of one bundle
+    ///
+    /// A folder is sent as tar archives, which `slowlight bp recv` unpacks.
     #[arg(required = true)]
     pub(super) files: Vec<PathBuf>,
 

@@ -2,6 +2,7 @@
 //! transfer.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +19,7 @@ use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient};
 use super::options::SendArgs;
 use crate::sockets::screen::Screen;
 use crate::sockets::send::source;
-use crate::sockets::session::{BUNDLES, Place, State};
+use crate::sockets::session::{BUNDLES, Journal, PACK, State, label};
 
 /// Time between two updates of the bar.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,47 +33,65 @@ pub(super) fn send(
 ) -> Result<u64> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| anyhow!("the file's name is not UTF-8; give it another"))?;
-    let node: model::Node = client.get("/node", &[])?;
-    let config = config(args, &node.id.parse()?)?;
     let waker = rt::Waker::new().context("cannot start")?;
     let (root, source) = source(path)?;
-    let (store, place) = open(args, &root.join(&source), &waker)?;
-    let files = Files::new(config, rt::entropy()?);
-    let socket = args.place.socket();
-    let driver = DriverConfig { socket, share: None, persists: false, tick: TICK };
-    let mut driver = ApplicationDriver::start(files, driver, store, waker)?;
-    let mut sending = Sending {
-        source: FileName::file(&source)?,
-        name,
-        to: args.to.parse()?,
-        bar: screen.bar(name, Some(path.metadata()?.len())),
-        id: None,
-        result: None,
-    };
-    let ran = driver.run(&AtomicBool::new(false), &mut |now, files, event| {
-        sending.on(now, files, event);
-        if sending.result.is_some() { rt::Control::Stop } else { rt::Control::Continue }
-    });
-    sending.bar.finish_and_clear();
-    match ran {
-        Ok(()) => {}
-        Err(DriverError::Gone(why)) => return Err(anyhow!("{why}").context(RESUMES)),
-        Err(error) => return Err(error.into()),
-    }
-    drop(driver);
-    match sending.result {
-        Some(Ok(bundles)) => {
+    let state =
+        State::of_file(args.state.as_deref(), &root.join(&source), &to(args), request(args))?;
+    let (store, place) = state.open_store(&waker)?;
+    let bytes = path.metadata()?.len();
+    let item = Item { source: FileName::file(&source)?, name: name.to_owned(), bytes };
+    let bar = screen.bar(name, Some(bytes));
+    let sending = Sending::new(args, vec![item], bar, |_| Ok(()))?;
+    match sending.run(args, client, store, waker) {
+        Ok(bundles) => {
             place.forget();
             Ok(bundles)
         }
-        Some(Err(Failure::Store(EffectError::Changed))) => {
-            place.forget();
-            bail!("{}", bp::app::CHANGED)
+        Err(error) => {
+            if error.downcast_ref() == Some(&Failure::Store(EffectError::Changed)) {
+                place.forget();
+                bail!("{}", bp::app::CHANGED);
+            }
+            Err(error)
         }
-        Some(Err(Failure::Refused(why))) => bail!(why),
-        Some(Err(failure)) => Err(anyhow!(failure).context(RESUMES)),
-        None => bail!("the transfer ended without a result"),
     }
+}
+
+/// Sends a folder as packs, each of which is a file in parts; returns the number of bundles. What
+/// an earlier run of the command sent, and has not changed since, is left out.
+pub(super) fn send_folder(
+    args: &SendArgs,
+    client: &mut NodeClient,
+    path: &Path,
+    screen: &Screen,
+) -> Result<u64> {
+    let paths = [path.to_owned()];
+    let scan = tree::scan(&paths, &tree::ScanOptions::default())?;
+    for skipped in &scan.skipped {
+        screen.print(format_args!("left out {}: {}", skipped.path.display(), skipped.reason));
+    }
+    let waker = rt::Waker::new().context("cannot start")?;
+    let packs = Arc::default();
+    let state = State::of_paths(args.state.as_deref(), &paths, &to(args), &request(args))?;
+    let (store, place) = state.open_packs(&packs, &waker)?;
+    let folder = place.folder().context("a folder keeps its state")?;
+    let set = rt::entropy()?.next_u64();
+    let (mut journal, _) = Journal::open(folder, scan.entries, PACK.max(args.part.bytes()), set)?;
+    let mut items = Vec::new();
+    for number in journal.waiting() {
+        let Some(plan) = journal.plan(*number) else { continue };
+        let name = tree::pack_name(&label(&paths), journal.set(), *number);
+        let (source, pack) = (FileName::file(&name)?, tree::Pack::new(plan.clone()));
+        items.push(Item { source: source.clone(), name, bytes: pack.len() });
+        packs.add(source, pack);
+    }
+    let numbers = journal.waiting().to_vec();
+    let total = items.iter().map(|item| item.bytes).sum();
+    let bar = screen.bar(&label(&paths), Some(total));
+    let sending = Sending::new(args, items, bar, |index| journal.deliver(numbers[index]))?;
+    let bundles = sending.run(args, client, store, waker)?;
+    place.forget();
+    Ok(bundles)
 }
 
 /// Settings of the application, as the options give them.
@@ -108,46 +127,120 @@ fn config(args: &SendArgs, node: &Eid) -> Result<files::Config> {
 /// Remedy for most failures.
 const RESUMES: &str = "the same command resumes the transfer";
 
-/// Store that reads the file, with the state from which the same command resumes.
-fn open(args: &SendArgs, path: &Path, waker: &rt::Waker) -> Result<(rt::FileStore, Place)> {
-    let request = format!("{BUNDLES} {:?} {} {}", args.from, args.part, args.lifetime);
-    let to = format!("{} at {}", args.to, args.place.socket().display());
-    State::of_file(args.state.as_deref(), path, &to, request)?.open_store(waker)
+/// Terms on which a transfer is resumed.
+fn request(args: &SendArgs) -> String {
+    format!("{BUNDLES} {:?} {} {}", args.from, args.part, args.lifetime)
 }
 
-/// The file that is being sent.
-struct Sending<'a> {
+/// Destination, and the node that sends.
+fn to(args: &SendArgs) -> String {
+    format!("{} at {}", args.to, args.place.socket().display())
+}
+
+/// A file to send.
+struct Item {
     source: FileName,
-    name: &'a str,
+    /// Name at the receiver.
+    name: String,
+    bytes: u64,
+}
+
+/// Files that are sent one after the other.
+struct Sending<F> {
+    items: Vec<Item>,
+    /// Number of files that were sent.
+    sent: usize,
+    /// Called with the index of a file that was sent.
+    on_sent: F,
     to: Eid,
     bar: ProgressBar,
+    /// The file that is being sent.
     id: Option<FileId>,
-    /// Number of bundles.
-    result: Option<Result<u64, Failure>>,
+    /// Bytes of the files that were sent.
+    bytes: u64,
+    bundles: u64,
+    result: Option<Result<()>>,
 }
 
-impl Sending<'_> {
+impl<F: FnMut(usize) -> Result<()>> Sending<F> {
+    fn new(args: &SendArgs, items: Vec<Item>, bar: ProgressBar, on_sent: F) -> Result<Self> {
+        let to = args.to.parse()?;
+        let result = items.is_empty().then_some(Ok(()));
+        Ok(Self { items, sent: 0, on_sent, to, bar, id: None, bytes: 0, bundles: 0, result })
+    }
+
+    /// Sends all files; returns the number of bundles.
+    fn run(
+        mut self,
+        args: &SendArgs,
+        client: &mut NodeClient,
+        store: rt::FileStore,
+        waker: rt::Waker,
+    ) -> Result<u64> {
+        let node: model::Node = client.get("/node", &[])?;
+        let files = Files::new(config(args, &node.id.parse()?)?, rt::entropy()?);
+        let socket = args.place.socket();
+        let driver = DriverConfig { socket, share: None, persists: false, tick: TICK };
+        let mut driver = ApplicationDriver::start(files, driver, store, waker)?;
+        let ran = driver.run(&AtomicBool::new(false), &mut |now, files, event| {
+            self.on(now, files, event);
+            if self.result.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+        });
+        self.bar.finish_and_clear();
+        match ran {
+            Ok(()) => {}
+            Err(DriverError::Gone(why)) => return Err(anyhow!("{why}").context(RESUMES)),
+            Err(error) => return Err(error.into()),
+        }
+        self.result.context("the transfer ended without a result")??;
+        Ok(self.bundles)
+    }
+
     fn on(&mut self, now: Time, files: &mut Files, event: rt::Event<Indication>) {
         match event {
             rt::Event::Indication(Indication::Sent { result, bundles, .. }) => {
-                self.result = Some(result.map(|()| bundles));
+                if let Err(error) = self.on_end(result, bundles) {
+                    self.result = Some(Err(error));
+                }
             }
             rt::Event::Indication(Indication::Waiting { why, .. }) => {
                 self.bar.set_message(format!("the node has no room, waiting: {why}"));
             }
             _ => {}
         }
-        if self.id.is_none() && files.is_ready() {
-            match files.send(now, self.source.clone(), self.name, &self.to) {
+        if self.id.is_none()
+            && files.is_ready()
+            && let Some(item) = self.items.get(self.sent)
+        {
+            match files.send(now, item.source.clone(), &item.name, &self.to) {
                 Ok(id) => self.id = Some(id),
-                Err(error) => self.result = Some(Err(Failure::Refused(error.to_string()))),
+                Err(error) => self.result = Some(Err(error.into())),
             }
         }
         if let Some((bytes, _)) = self.id.and_then(|id| files.progress(id)) {
+            let bytes = self.bytes + bytes;
             if bytes > self.bar.position() {
                 self.bar.set_message("");
             }
             self.bar.set_position(bytes);
         }
+    }
+
+    fn on_end(&mut self, result: Result<(), Failure>, bundles: u64) -> Result<()> {
+        match result {
+            Ok(()) => {}
+            Err(Failure::Refused(why)) => bail!(why),
+            Err(failure @ Failure::Store(EffectError::Changed)) => return Err(anyhow!(failure)),
+            Err(failure) => return Err(anyhow!(failure).context(RESUMES)),
+        }
+        (self.on_sent)(self.sent)?;
+        self.bundles += bundles;
+        self.bytes += self.items.get(self.sent).map_or(0, |item| item.bytes);
+        self.sent += 1;
+        self.id = None;
+        if self.sent == self.items.len() {
+            self.result = Some(Ok(()));
+        }
+        Ok(())
     }
 }

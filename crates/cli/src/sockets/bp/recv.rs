@@ -13,9 +13,11 @@ use bp::files::{self, Files, Indication, Joined};
 use indicatif::ProgressBar;
 use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient, model};
 use service::http::ClientError;
+use tree::Existing;
 
 use super::{Place, print};
 use crate::exit::Exit;
+use crate::sockets::outcome::unpacked_line;
 use crate::sockets::screen::Screen;
 use crate::sockets::session::hash;
 
@@ -40,6 +42,11 @@ pub(super) struct RecvArgs {
     /// Permit other receivers at the endpoint; all of them need the same word
     #[arg(long, value_name = "HOW")]
     share: Option<Share>,
+
+    /// Treatment of files that exist, when folders are received: skip, newer, replace, rename (the
+    /// old file to NAME.~1~) or fail
+    #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename)]
+    existing: Existing,
 
     /// Print errors only
     #[arg(long, short)]
@@ -121,6 +128,8 @@ fn store(args: &RecvArgs, mut client: NodeClient) -> Result<ExitCode> {
     // Other receivers may use the same folder.
     let own = format!("bundles-{:016x}", hash(endpoint.to_string().as_bytes()));
     config.state = config.state.join(own);
+    let (reports, unpacked) = crossbeam_channel::unbounded();
+    config.unpack = Some(rt::Unpack { existing: args.existing, reports });
     let mut store = rt::FileStore::open(config, &waker)?;
     for (prefix, record_prefix) in files::SPOOLS {
         store.sweep(prefix, record_prefix).context("cannot look through the working files")?;
@@ -140,6 +149,9 @@ fn store(args: &RecvArgs, mut client: NodeClient) -> Result<ExitCode> {
         match event {
             rt::Event::Indication(indication) => receiving.on(indication),
             _ => receiving.show(files),
+        }
+        for report in unpacked.try_iter() {
+            receiving.screen.print(unpacked_line(&report));
         }
         if receiving.is_over() { rt::Control::Stop } else { rt::Control::Continue }
     });

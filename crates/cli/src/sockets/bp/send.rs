@@ -25,6 +25,15 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
             let in_file = || file.display().to_string();
             let opened = File::open(file).with_context(in_file)?;
             let found = opened.metadata().with_context(in_file)?;
+            if found.is_dir() {
+                let count = parts::send_folder(args, &mut client, file, &screen);
+                let count = count.with_context(in_file)?;
+                if !args.quiet {
+                    let line = format!("{}: a folder in {count} bundles", file.display());
+                    screen.above(|| print(&line))?;
+                }
+                continue;
+            }
             let has_parts = found.len() > args.part.bytes() || args.keep_names;
             if found.is_file() && has_parts {
                 let count = parts::send(args, &mut client, file, &screen).with_context(in_file)?;

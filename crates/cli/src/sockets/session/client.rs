@@ -1,26 +1,26 @@
 //! One transfer or request with one peer: a file that is sent or fetched, a directory that is
 //! listed, a file that is deleted.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use cfdp::pdu::{FileStatus, TransmissionMode};
+use cfdp::PutRequest;
+use cfdp::pdu::FileStatus;
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use transport::contract::{Directories, Feature};
 use transport::quantity::Span;
 use transport::{
-    CfdpUser, Configuration, Ended, Event, Progress, Reception, Role, SendRequest, TransferId,
-    Transport,
+    Configuration, Ended, Event, Progress, Reception, Role, SendRequest, TransferId, Transport,
 };
 use ut::Receives;
 
-use super::job::{Ends, Job, SendFile, Wish};
+use super::job::{Ends, Errand, Job, Wish};
 use super::place::Place;
+use super::watch::{Watch, has_answered, is_acknowledged, replies_below};
 use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, losses, put, routes};
 use crate::exit::Exit;
 use crate::show;
@@ -42,12 +42,17 @@ const CFDP_LINGER: Duration = Duration::from_millis(1500);
 const ANNOUNCED: Duration = Duration::from_secs(5);
 
 /// Runs the job until it is done or given up.
-pub(crate) fn run(job: Job) -> Result<ExitCode> {
-    let (mut runner, mut client, place) = prepare(job).map_err(transfer::usage)?;
+pub(crate) fn run(mut job: Job) -> Result<ExitCode> {
+    let Opened { mut runner, place, resumes, is_resumed, is_one_way } =
+        open(&mut job).map_err(transfer::usage)?;
+    let mut client = Client::new(job, runner.now(), matches!(runner, Runner::Socket(_)));
+    client.resumes |= resumes;
+    client.watch.is_answered |= is_one_way && client.wish.is_send();
+    client.resumed = is_resumed;
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
     if let Runner::Socket(driver) = &mut runner {
-        leave(driver, client.to_cancel().as_ref(), client.options.light_time())?;
+        leave(driver, client.to_cancel().as_slice(), client.options.light_time())?;
     }
     drop(runner);
     if matches!(client.phase, Phase::Over(..)) {
@@ -59,25 +64,36 @@ pub(crate) fn run(job: Job) -> Result<ExitCode> {
     client.end()
 }
 
-/// Validates the command.
-fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
+/// Driver and working files of a job.
+pub(super) struct Opened {
+    pub(super) runner: Runner,
+    pub(super) place: Place,
+    /// Whether the same command resumes the transfer, because the protocol's settings say so.
+    pub(super) resumes: bool,
+    /// Whether it resumes one of an earlier process.
+    pub(super) is_resumed: bool,
+    /// Whether receivers never reply.
+    pub(super) is_one_way: bool,
+}
+
+/// Validates a job, and opens its socket or its application at a node.
+pub(super) fn open<W: Errand>(job: &mut Job<W>) -> Result<Opened> {
     let waker = rt::Waker::new().context("cannot start")?;
     if let Some(mut node) = job.node.take() {
         let socket = node.socket().display().to_string();
-        plan_put(&mut job, node.cfdp())?;
-        let receives = receives(&job, node.cfdp());
-        let (store, place) = Place::open(&job, &socket, false, &waker)?;
-        let driver = node.run_with(store, waker, TICK, receives)?;
-        let client = Client::new(job, driver.now(), false);
-        return Ok((Runner::Node(Box::new(driver)), client, place));
+        plan_put(job, node.cfdp())?;
+        let receives = receives(job, node.cfdp());
+        let (store, place) = job.open_store(&socket, false, &waker)?;
+        let runner = Runner::Node(Box::new(node.run_with(store, waker, TICK, receives)?));
+        return Ok(Opened { runner, place, resumes: false, is_resumed: false, is_one_way: false });
     }
-    let (mut configuration, path) = configuration(&job)?;
+    let (mut configuration, path) = configuration(job)?;
     if let Some(config) = configuration.cfdp() {
-        plan_put(&mut job, config)?;
+        plan_put(job, config)?;
     }
     let resumes = configuration.file_code().is_some_and(|code| code.resumes());
     let is_one_way = configuration.membership().is_some_and(|group| group.is_one_way());
-    let (store, place) = Place::open(&job, &job.ends.to.to_string(), resumes, &waker)?;
+    let (store, place) = job.open_store(&job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: configuration.peer_ports(),
@@ -93,15 +109,13 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         job.options.light_time(),
     )?;
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
-    let mut client = Client::new(job, driver.now(), true);
-    client.resumes |= resumes;
-    client.is_answered |= is_one_way && client.wish.is_send();
-    client.resumed = resumes && place.is_resumed();
-    Ok((Runner::Socket(Box::new(driver)), client, place))
+    let runner = Runner::Socket(Box::new(driver));
+    let is_resumed = resumes && place.is_resumed();
+    Ok(Opened { runner, place, resumes, is_resumed, is_one_way })
 }
 
 /// The configuration of this end, and facts of its only path.
-fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)> {
+fn configuration(job: &Job<impl Errand>) -> Result<(Box<dyn Configuration>, engine::PathInfo)> {
     let Job { options, ends, wish, .. } = job;
     ensure!(ends.to.port() != 0, "address {}: port 0 is not a port to send to", ends.to);
     // A file is deleted at its sender only if it arrived undamaged.
@@ -111,7 +125,7 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         "--give needs an answer, and {} has none",
         options.protocol
     );
-    let role = Role::Client { keeps: matches!(wish, Wish::Get { .. }) };
+    let role = Role::Client { keeps: wish.keeps() };
     let (mut configuration, mut path) =
         configured(options, ends.to, ends.entity, 1, Some(ends.next()), role)?;
     ensure!(
@@ -129,13 +143,14 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         if ends.group.is_some() {
             membership.join(peer);
         }
-        let loss = wish.is_send().then(|| losses::remembered(&ends.to.to_string())).flatten();
+        let is_send = wish.groups().is_some();
+        let loss = is_send.then(|| losses::remembered(&ends.to.to_string())).flatten();
         if let Some(loss) = loss {
             membership.set_earlier_loss(loss);
         }
     }
-    if let Wish::Send(file) = wish {
-        file.groups.send_one_way(configuration.as_mut(), &options.protocol)?;
+    if let Some(groups) = wish.groups() {
+        groups.send_one_way(configuration.as_mut(), &options.protocol)?;
         let checked = configuration.check(&options.protocol);
         checked.map_err(|error| super::within(options, error.into()))?;
     }
@@ -147,25 +162,20 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
     Ok((configuration, path))
 }
 
-/// Limits an entity to one transaction, and makes the request for it.
-fn plan_put(job: &mut Job, config: &mut cfdp::Config) -> Result<()> {
+/// Plans the request to a CFDP entity.
+fn plan_put(job: &mut Job<impl Errand>, config: &mut cfdp::Config) -> Result<()> {
     let remote = job.ends.remote_entity;
     ensure!(
         config.entity != remote,
         "this end and --remote-entity are both {remote}; the two ends need numbers of their own"
     );
-    config.limits.transactions = 1;
-    if let Wish::Send(file) = &mut job.wish {
-        file.put = Some(file.put_request(job.options.protocol.kind, remote, config)?);
-    }
-    Ok(())
+    job.wish.plan_put(job.options.protocol.kind, remote, config)
 }
 
 /// Which bundles the entity at a node needs.
-fn receives(job: &Job, config: &cfdp::Config) -> Receives {
+fn receives(job: &Job<impl Errand>, config: &cfdp::Config) -> Receives {
     let is_answered = job.wish.put().is_some_and(|put| {
-        put.closure.unwrap_or(config.remote(put.destination).closure)
-            || put.mode == Some(TransmissionMode::Acknowledged)
+        put.closure.unwrap_or(config.remote(put.destination).closure) || is_acknowledged(put)
     });
     // Without replies, another entity may have the endpoint.
     if is_answered { Receives::Answers } else { Receives::Nothing }
@@ -203,15 +213,7 @@ struct Client {
     resumed: bool,
     /// Bytes that the receiver of a resumed file had by its first report.
     had: Option<u64>,
-    /// Whether the user was warned that nobody listens or replies.
-    is_warned: bool,
-    /// Whether a peer that does not reply for a while is worth a warning.
-    is_quick: bool,
-    /// Whether the peer has replied, or will not.
-    is_answered: bool,
-    /// When the progress changed last, or a contact began.
-    advanced: Time,
-    contact: rt::Contact,
+    watch: Watch,
     /// Reason why a PDU was not carried, if one was not.
     lost: Option<&'static str>,
     /// Loss of segments to the peer, and the number of segments that it was measured with.
@@ -236,6 +238,7 @@ impl Client {
     fn new(job: Job, now: Time, is_quick: bool) -> Self {
         let Job { options, ends, wish, timeout, node: _ } = job;
         let screen = Screen::new(options.json);
+        let watch = Watch::new(now, ends.to, &options, is_quick);
         let resumes = options.protocol.kind.adapter().resumes(options.protocol.kind);
         let bar = match &wish {
             Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
@@ -253,11 +256,7 @@ impl Client {
             resumes,
             resumed: false,
             had: None,
-            is_warned: false,
-            is_quick,
-            is_answered: false,
-            advanced: now,
-            contact: rt::Contact::Open,
+            watch,
             lost: None,
             loss: None,
         }
@@ -271,13 +270,20 @@ impl Client {
     ) -> rt::Control {
         match event {
             rt::Event::Tick => {
-                self.is_answered |= self.has_answered(transport);
+                self.watch.is_answered |= self.has_answered(transport);
                 let loss = transport.groups().and_then(|groups| groups.loss());
                 self.loss = loss.or(self.loss);
                 self.progress(now, transport);
-                self.warn_of_silence(now);
+                if self.active().is_some() {
+                    let serve = if self.wish.is_send() { "" } else { " --serve" };
+                    self.watch.check(now, self.wish.put(), serve, &self.screen);
+                }
             }
-            rt::Event::Refused(address) => self.refused(address),
+            rt::Event::Refused(address) => {
+                if self.active().is_some() {
+                    self.watch.on_refused(address, &self.screen);
+                }
+            }
             // Another port of the only peer.
             rt::Event::NewPeer { .. } => {}
             rt::Event::Contact(contact) => self.on_contact(now, contact),
@@ -300,9 +306,9 @@ impl Client {
 
     /// Reports the end of a contact. After the last one nothing more can happen.
     fn on_contact(&mut self, now: Time, contact: rt::Contact) {
-        self.contact = contact;
+        self.watch.on_contact(now, contact);
         match contact {
-            rt::Contact::Open => self.advanced = now,
+            rt::Contact::Open => {}
             rt::Contact::Closed(Some(_)) => {
                 self.screen.print(contacts::described(now, contact).unwrap_or_default());
             }
@@ -315,19 +321,12 @@ impl Client {
         }
     }
 
-    /// Reports that nobody listens. Continues, since the peer may start later.
-    fn refused(&mut self, address: SocketAddr) {
-        if !self.is_warned && self.active().is_some() {
-            self.is_warned = true;
-            self.screen.print(format_args!("no program listens on {address}; still trying"));
-        }
-    }
-
     /// Begins the transfer, or resumes an interrupted one.
     fn begin(&mut self, now: Time, transport: &mut dyn Transport) {
         match self.request(now, transport) {
             Ok(id) => {
-                (self.bar.began, self.advanced) = (now, now);
+                self.bar.began = now;
+                self.watch.begin(now);
                 let verb = if self.resumed { "resuming" } else { self.wish.verb() };
                 let local = self.wish.put().map(|_| self.wish.local().display().to_string());
                 let title = local.as_deref().unwrap_or(self.wish.remote());
@@ -435,25 +434,12 @@ impl Client {
 
     /// Time to stay and reply to a peer that may have missed the last message.
     fn linger(&self, transport: &dyn Transport) -> Linger {
-        let light = self.options.light_time();
-        let usual = Linger { time: LINGER.max(6 * light), until_idle: true };
-        let Wish::Send(file) = &self.wish else { return usual };
-        let SendFile { put: Some(put), cfdp, .. } = &**file else { return usual };
-        let given = cfdp.linger.map(Span::duration);
-        let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
-        let time = match (is_acknowledged, replies_below(transport)) {
-            // A node sends what it holds without this process.
-            _ if !self.is_quick => given.unwrap_or_default(),
-            // Until the ACK of the Finished PDU is sent.
-            (true, _) if given.is_none() && 6 * light > CFDP_LINGER => {
-                return Linger { time: LINGER, until_idle: true };
-            }
-            (true, _) => given.unwrap_or(CFDP_LINGER),
-            // The layer below has to send its last message, which may be requested again.
-            (false, true) => given.unwrap_or(LINGER.max(6 * light)),
-            (false, false) => Duration::ZERO,
+        let given = match &self.wish {
+            Wish::Send(file) => file.cfdp.linger,
+            _ => None,
         };
-        Linger { time, until_idle: false }
+        let light = self.options.light_time();
+        linger(transport, self.wish.put(), given, light, self.watch.is_quick)
     }
 
     /// Prints the outcome; returns whether the request succeeded.
@@ -528,7 +514,7 @@ impl Client {
         let known = transfers.iter().find(|report| self.active() == Some(&report.id));
         let Some(report) = known.or(transfers.first()) else { return };
         if report.bytes != self.bar.position() {
-            self.advanced = now;
+            self.watch.advance(now);
         }
         self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
         if self.resumed && self.had.is_none() && report.bytes > 0 {
@@ -540,7 +526,7 @@ impl Client {
         }
         let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
         let report = Progress { wait, ..report.clone() };
-        self.bar.show(now, &report, self.moved, self.is_answered);
+        self.bar.show(now, &report, self.moved, self.watch.is_answered);
     }
 
     /// File bytes that a CFDP entity moved. After a resume, this process sends only
@@ -553,46 +539,13 @@ impl Client {
 
     /// Whether the peer has replied, or never will.
     fn has_answered(&self, transport: &dyn Transport) -> bool {
-        let expects = match (&self.wish, self.wish.put()) {
-            (_, Some(put)) => {
-                let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
-                is_acknowledged || replies_below(transport)
+        match self.wish {
+            Wish::Send(_) => {
+                let (protocol, is_group) = (&self.options.protocol, self.ends.group.is_some());
+                has_answered(transport, protocol, self.wish.put(), is_group)
             }
-            // Members of a group only request retransmissions.
-            (Wish::Send(_), None) => {
-                self.options.protocol.kind.is_reliable() && self.ends.group.is_none()
-            }
-            (Wish::Get { .. } | Wish::List(_) | Wish::Delete(_), None) => true,
-        };
-        !expects || transport.counters().datagrams.is_none_or(|(_, received)| received > 0)
-    }
-
-    /// Reports once that a peer does not reply, when nothing was sent for a while either.
-    fn warn_of_silence(&mut self, now: Time) {
-        let patience = transfer::patience(self.options.light_time());
-        // Without --rate a sender may be slow until receivers report their rate.
-        let is_slow =
-            self.options.rate.is_none() && self.options.protocol.kind.has(Feature::Multicast);
-        let since = if is_slow { self.bar.began } else { self.advanced };
-        let is_late = now.since(since) >= patience;
-        if self.is_warned
-            || self.contact != rt::Contact::Open
-            || self.is_answered
-            || self.active().is_none()
-            || !is_late
-            || !self.is_quick
-        {
-            return;
+            _ => transport.counters().datagrams.is_none_or(|(_, received)| received > 0),
         }
-        self.is_warned = true;
-        let (to, protocol) = (self.ends.to, &self.options.protocol);
-        let number = match self.wish.put() {
-            Some(put) => format!(" as entity {}", put.destination),
-            None => String::new(),
-        };
-        let serve = if self.wish.is_send() { "" } else { " --serve" };
-        let server = format!("recv --protocol {protocol}{serve}` running there{number}");
-        self.screen.print(transfer::silence(to, patience, &server));
     }
 
     /// The transfer that is under way.
@@ -649,12 +602,35 @@ impl Client {
     }
 }
 
-fn directories(transport: &mut dyn Transport) -> Result<&mut dyn Directories> {
-    transport.directories().context("it has no directories")
+/// Time to stay and reply to a peer that may have missed the last message. `put` is the request to
+/// a CFDP entity, if there is one, `given` the user's choice, `light` the one-way light time.
+pub(super) fn linger(
+    transport: &dyn Transport,
+    put: Option<&PutRequest>,
+    given: Option<Span>,
+    light: Duration,
+    is_quick: bool,
+) -> Linger {
+    let usual = Linger { time: LINGER.max(6 * light), until_idle: true };
+    let Some(put) = put else { return usual };
+    let given = given.map(Span::duration);
+    let time = match (is_acknowledged(put), replies_below(transport)) {
+        // A node sends what it holds without this process.
+        _ if !is_quick => given.unwrap_or_default(),
+        // Until the ACK of the Finished PDU is sent.
+        (true, _) if given.is_none() && 6 * light > CFDP_LINGER => {
+            return Linger { time: LINGER, until_idle: true };
+        }
+        (true, _) => given.unwrap_or(CFDP_LINGER),
+        // The layer below has to send its last message, which may be requested again.
+        (false, true) => given.unwrap_or(LINGER.max(6 * light)),
+        (false, false) => Duration::ZERO,
+    };
+    Linger { time, until_idle: false }
 }
 
-fn replies_below(transport: &dyn Transport) -> bool {
-    transport.cfdp().is_some_and(CfdpUser::replies_below)
+fn directories(transport: &mut dyn Transport) -> Result<&mut dyn Directories> {
+    transport.directories().context("it has no directories")
 }
 
 fn size(path: &Path) -> u64 {

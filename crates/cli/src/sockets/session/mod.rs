@@ -1,5 +1,6 @@
 //! Transfers of files over sockets: what their commands have in common.
 
+mod batch;
 mod client;
 mod closing;
 mod job;
@@ -11,6 +12,7 @@ mod routes;
 mod server;
 mod strangers;
 mod stream;
+mod watch;
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -25,9 +27,10 @@ use transport::quantity::Rate;
 use transport::settings::check_interval;
 use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId, Transport};
 
+pub(crate) use self::batch::{BatchOptions, Journal, PACK, SendBatch, label, run as run_batch};
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
-pub(crate) use self::place::{BUNDLES, Place, State, TRANSFER, hash};
+pub(crate) use self::place::{BUNDLES, State, TRANSFER, hash};
 pub(crate) use self::put::{CfdpOptions, mode};
 pub(crate) use self::routes::Routes;
 pub(crate) use self::server::{Service, serve};
@@ -52,6 +55,13 @@ enum Runner {
 }
 
 impl Runner {
+    fn now(&self) -> Time {
+        match self {
+            Self::Socket(driver) => driver.now(),
+            Self::Node(driver) => driver.now(),
+        }
+    }
+
     /// Runs until `stop` is set or `on` returns [`rt::Control::Stop`].
     fn run(&mut self, stop: &AtomicBool, on: &mut Observer<'_>) -> Result<()> {
         match self {
@@ -199,21 +209,21 @@ fn udp_lite(options: &Options, assumed: bool) -> Option<rt::UdpLite> {
     })
 }
 
-/// Informs the only peer that nothing more comes; `id` is a transfer that is still under way.
+/// Informs the only peer that nothing more comes; `ids` are transfers that are still under way.
 /// Returns once that is sent, or as much of it as fits the time that is sensible to wait: with a
 /// transfer under way three round trips, with one-way light time `light`. A peer that has all of
 /// the transfer forgets the sender by itself if the message is lost.
-fn leave(driver: &mut Driver, id: Option<&TransferId>, light: Duration) -> Result<()> {
+fn leave(driver: &mut Driver, ids: &[TransferId], light: Duration) -> Result<()> {
     let now = driver.now();
     let transport = driver.engine_mut();
-    if let Some(id) = id {
+    for id in ids {
         transport.cancel(now, id);
     }
     let leaves = transport.groups().is_some_and(|groups| groups.leave(now, PathId(0)));
-    if id.is_none() && !leaves {
+    if ids.is_empty() && !leaves {
         return Ok(());
     }
-    let until = now + LINGER.max(if id.is_some() { 6 * light } else { Duration::ZERO });
+    let until = now + LINGER.max(if ids.is_empty() { Duration::ZERO } else { 6 * light });
     let mut is_over = false;
     driver.run(&AtomicBool::new(false), |now, transport, event| {
         is_over |= matches!(event, rt::Event::Indication(Event::Left))

@@ -1,6 +1,7 @@
 //! Working files of a transfer, and the state from which the same command resumes it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -8,7 +9,8 @@ use cfdp::PutRequest;
 use engine::FileName;
 use serde::{Deserialize, Serialize};
 
-use super::job::{Job, SendFile, Wish};
+use super::job::{SendFile, Wish};
+use crate::sockets::transfer::Options;
 use crate::state::state_home;
 
 /// Place of the working files of one transfer.
@@ -25,10 +27,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Store for a job with the peer at `to`. Only fetched files leave anything behind, and files
+    /// Store for a request to the peer at `to`. Only fetched files leave anything behind, and files
     /// that the same command resumes.
     pub(super) fn open(
-        job: &Job,
+        wish: &Wish,
+        options: &Options,
         to: &str,
         resumes: bool,
         waker: &rt::Waker,
@@ -39,7 +42,7 @@ impl Place {
             let store = of_one(&file.root.join(&file.name), state.path().join("state"), waker)?;
             Ok((store, Self::Temporary(state)))
         };
-        match &job.wish {
+        match wish {
             Wish::Send(file) if file.put.is_some() => State::of_send(file, to)?.open_store(waker),
             Wish::Send(file) if resumes && state_home().is_ok() => {
                 let state = State::of_send(file, to)?;
@@ -52,7 +55,7 @@ impl Place {
             Wish::Send(file) => passing(file),
             Wish::Get { root, .. } => {
                 let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
-                super::sweep(&mut store, job.options.protocol.kind.adapter().spools())?;
+                super::sweep(&mut store, options.protocol.kind.adapter().spools())?;
                 Ok((store, Self::Root))
             }
             Wish::List(_) | Wish::Delete(_) => {
@@ -60,6 +63,14 @@ impl Place {
                 let store = rt::FileStore::open(rt::StoreConfig::new(state.path()), waker)?;
                 Ok((store, Self::Temporary(state)))
             }
+        }
+    }
+
+    /// Folder of the state that is kept, if any is.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Kept(state) => Some(&state.directory),
+            Self::Temporary(_) | Self::Root => None,
         }
     }
 
@@ -121,7 +132,28 @@ impl State {
             Some(put) => described(put),
             None => format!("norm {}", file.remote),
         };
-        Self::of_file(file.cfdp.state.as_deref(), &path, to, request)
+        Self::of_file(file.state.as_deref(), &path, to, request)
+    }
+
+    /// State of sending several files and folders to `to` on these terms, below `base` or the user's
+    /// state folder.
+    pub(crate) fn of_paths(
+        base: Option<&Path>,
+        paths: &[PathBuf],
+        to: &str,
+        request: &str,
+    ) -> Result<Self> {
+        let base = base.map(Path::to_owned).map_or_else(state_home, Ok)?;
+        let whole = |path: &PathBuf| {
+            path.canonicalize().with_context(|| format!("cannot read {}", path.display()))
+        };
+        let paths = paths.iter().map(whole).collect::<Result<Vec<_>>>()?;
+        let request = format!("{request} of {paths:?}");
+        let key = format!("{to}\n{request}");
+        let directory = base.join(format!("send-{:016x}", hash(key.as_bytes())));
+        let file = paths.into_iter().next().unwrap_or_default();
+        let transfer = Transfer { file, bytes: 0, modified_ns: 0, to: to.to_owned(), request };
+        Ok(Self { directory, transfer, is_resumed: false })
     }
 
     /// State of sending `file` to `to` on these terms, below `base` or the user's state folder.
@@ -152,6 +184,23 @@ impl State {
     /// Store that reads the file alone, with the records of an earlier process that sent the same.
     pub(crate) fn open_store(self, waker: &rt::Waker) -> Result<(rt::FileStore, Place)> {
         let store = of_one(&self.transfer.file, self.directory.clone(), waker)?;
+        self.keep(store)
+    }
+
+    /// Store that reads packs, with the records of an earlier process that sent the same.
+    pub(crate) fn open_packs(
+        self,
+        packs: &Arc<rt::Packs>,
+        waker: &rt::Waker,
+    ) -> Result<(rt::FileStore, Place)> {
+        std::fs::create_dir_all(&self.directory)
+            .with_context(|| format!("cannot make {}", self.directory.display()))?;
+        let config = rt::StoreConfig {
+            access: rt::Access::ReadPacks(Arc::clone(packs)),
+            state: self.directory.clone(),
+            ..rt::StoreConfig::new(&self.directory)
+        };
+        let store = rt::FileStore::open(config, waker)?;
         self.keep(store)
     }
 

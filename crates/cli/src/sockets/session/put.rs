@@ -1,7 +1,5 @@
 //! Requests to send a file by CFDP, with messages, filestore requests and fault handlers.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use cfdp::pdu::{
     ChecksumType, ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus, TransmissionMode,
@@ -35,11 +33,6 @@ pub(crate) struct CfdpOptions {
     /// acknowledgment is lost.
     #[arg(long, value_name = "DURATION")]
     pub(crate) linger: Option<Span>,
-
-    /// Directory for the state of unfinished transfers
-    /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state: Option<PathBuf>,
 
     #[command(flatten)]
     request: RequestOptions,
@@ -76,7 +69,7 @@ struct RequestOptions {
 impl CfdpOptions {
     /// Request without names, by this protocol to entity `remote`, for an entity with these settings.
     pub(super) fn request(&self, kind: Kind, remote: u64, config: &Config) -> PutRequest {
-        let Self { class, checksum, request, linger: _, state: _ } = self;
+        let Self { class, checksum, request, linger: _ } = self;
         PutRequest {
             destination: remote,
             mode: Some(class.map_or_else(|| mode(kind, config, remote), mode_of)),

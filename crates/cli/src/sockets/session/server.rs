@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use crossbeam_channel::Receiver;
 use engine::{PathId, Time};
 use ltp::ltpt;
 use transport::contract::Feature;
 use transport::{Configuration, Ended, Event, Reception, Role, TransferId, Transport};
+use tree::{Existing, Unpacked};
 use ut::Receives;
 
 use super::closing::Closing;
@@ -43,6 +45,8 @@ pub(crate) struct Service {
     /// Whether to exit after the first file.
     pub(crate) once: bool,
     pub(crate) peers_max: usize,
+    /// Treatment of files that exist.
+    pub(crate) existing: Existing,
     /// Role of this process.
     pub(crate) role: Role,
     /// Beacons of this end, if it sends any.
@@ -71,15 +75,22 @@ pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> R
 fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Runner, Server)> {
     let waker = rt::Waker::new().context("cannot start")?;
     let screen = Screen::new(options.json);
+    let (reports, unpacked) = crossbeam_channel::unbounded();
     let open_store = || -> Result<rt::FileStore> {
-        let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
+        let unpack = rt::Unpack { existing: service.existing, reports };
+        let config =
+            rt::StoreConfig { unpack: Some(unpack), ..rt::StoreConfig::new(&service.root) };
+        let mut store = rt::FileStore::open(config, &waker)?;
         super::sweep(&mut store, options.protocol.kind.adapter().spools())?;
         Ok(store)
     };
     let Some(mut node) = node else {
         let store = open_store()?;
         let driver = open(&options, &service, store, waker, &screen)?;
-        return Ok((Runner::Socket(Box::new(driver)), Server::new(options, service, screen)));
+        return Ok((
+            Runner::Socket(Box::new(driver)),
+            Server::new(options, service, screen, unpacked),
+        ));
     };
     node.set_strangers(service.peers_max);
     let (entity, socket) = (node.entity, node.socket().to_owned());
@@ -89,7 +100,7 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
         socket.display(),
         service.root.display()
     ));
-    Ok((Runner::Node(Box::new(driver)), Server::new(options, service, screen)))
+    Ok((Runner::Node(Box::new(driver)), Server::new(options, service, screen, unpacked)))
 }
 
 /// The driver of a server's socket.
@@ -196,6 +207,8 @@ struct Server {
     room_at: Time,
     /// Peers of other protocols.
     strangers: Strangers,
+    /// Reports about packs.
+    unpacked: Receiver<Unpacked>,
     /// Whether a file was lost for lack of room.
     is_any_lost: bool,
     failure: Option<anyhow::Error>,
@@ -226,7 +239,12 @@ impl UnderWay {
 }
 
 impl Server {
-    fn new(options: Options, service: Service, screen: Screen) -> Self {
+    fn new(
+        options: Options,
+        service: Service,
+        screen: Screen,
+        unpacked: Receiver<Unpacked>,
+    ) -> Self {
         let strangers = Strangers::new(&options.protocol);
         Self {
             options,
@@ -238,6 +256,7 @@ impl Server {
             is_repeated: false,
             room_at: Time::ZERO,
             strangers,
+            unpacked,
             is_any_lost: false,
             failure: None,
         }
@@ -253,6 +272,7 @@ impl Server {
             rt::Event::Tick => {
                 self.progress(now, transport);
                 self.room(now, transport);
+                self.report_unpacked();
             }
             // A receiver has no single peer that could refuse.
             rt::Event::Refused(_) => {}
@@ -272,6 +292,13 @@ impl Server {
         let is_closed = self.service.once
             && self.closing.check(now, transport, least, self.options.light_time());
         if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+    }
+
+    /// Reports what became of received packs.
+    fn report_unpacked(&self) {
+        for unpacked in self.unpacked.try_iter() {
+            self.screen.print(outcome::unpacked_line(&unpacked));
+        }
     }
 
     /// Checks the free space, which beacons announce, at intervals.

@@ -74,7 +74,7 @@ pub(crate) fn send(
     let stop = stop_flag()?;
     driver.run(&stop, |now, transport, event| writer.on(now, transport.as_mut(), event))?;
     let left = writer.id.filter(|_| writer.view.end.is_none());
-    leave(&mut driver, left.as_ref(), writer.view.options.light_time())?;
+    leave(&mut driver, left.as_slice(), writer.view.options.light_time())?;
     let why = if writer.timeout.is_some() { "timeout" } else { "stopped" };
     writer.view.end(Some(why))
 }

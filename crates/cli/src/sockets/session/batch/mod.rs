@@ -1,0 +1,746 @@
+//! Several files and folders, sent to one peer in one session.
+//!
+//! They travel in packs: files whose content is a tar archive, which a receiver unpacks. A pack is
+//! not stored here; it is read from the files that it holds.
+
+mod journal;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, ensure};
+use cfdp::{Config, PutRequest};
+use engine::{FileName, PathId, Time};
+use serde::Serialize;
+use transport::protocol::Kind;
+use transport::quantity::Rate;
+use transport::{Ended, Event, SendRequest, TransferId, Transport};
+use tree::{Entry, Pack, Scan, ScanOptions};
+
+pub(crate) use self::journal::{Earlier, Journal};
+use super::client::{self, Opened};
+use super::job::{Errand, Job};
+use super::place::{Place, State};
+use super::put::CfdpOptions;
+use super::watch::{Watch, has_answered};
+use super::{Linger, Runner, leave, losses};
+use crate::exit::Exit;
+use crate::show;
+use crate::sockets::outcome::print_json;
+use crate::sockets::screen::{Bar, Screen};
+use crate::sockets::transfer::{self, Options};
+use crate::sockets::{contacts, groups, scope};
+use crate::stop::stop_flag;
+
+/// Number of packs under way at a time.
+const TRANSFERS_MAX: usize = 32;
+
+/// Bytes of packs under way, where rate and delay of the path are unknown.
+const WINDOW: u64 = 16 << 20;
+
+/// Bounds of the bytes of a pack. A small one is a small loss if it has to be sent again; the
+/// overhead of a transfer is a small part of a large one.
+const PACK_MIN: u64 = 1 << 20;
+const PACK_MAX: u64 = 64 << 20;
+/// Bytes of a pack, where rate and delay of the path are unknown.
+pub(crate) const PACK: u64 = 4 << 20;
+
+/// Packs that fail one after the other before the batch is given up.
+const FAILURES_MAX: u32 = 3;
+
+/// Options of folders.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = scope::FOLDERS)]
+pub(crate) struct BatchOptions {
+    /// Leave out files and folders that match, e.g. "*.tmp" or "photos/raw/**"; repeatable
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+
+    /// List what would be sent, and send nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Keep mode and time of a single file, too, which is then sent like a folder
+    #[arg(long)]
+    pub(crate) preserve: bool,
+}
+
+impl BatchOptions {
+    /// Whether a single file is sent like a folder, too.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.preserve || self.dry_run || !self.exclude.is_empty()
+    }
+}
+
+/// Request to send several files and folders.
+#[derive(Debug)]
+pub(crate) struct SendBatch {
+    pub(crate) paths: Vec<PathBuf>,
+    /// Folder at the receiver that gets them; the name of the only path there.
+    pub(crate) below: Option<String>,
+    /// Folder for the state, in place of the user's.
+    pub(crate) state: Option<PathBuf>,
+    pub(crate) cfdp: CfdpOptions,
+    pub(crate) groups: groups::SendOptions,
+    pub(crate) batch: BatchOptions,
+    pub(crate) packs: Arc<rt::Packs>,
+    /// The request to a CFDP entity, without names, if there is one.
+    pub(crate) put: Option<PutRequest>,
+}
+
+impl SendBatch {
+    /// What there is to send, with its names at the receiver.
+    fn scan(&self) -> Result<Scan> {
+        let mut scan =
+            tree::scan(&self.paths, &ScanOptions { exclude: self.batch.exclude.clone() })?;
+        let Some(below) = &self.below else { return Ok(scan) };
+        let below = FileName::file(below).with_context(|| format!("--remote {below:?}"))?;
+        for entry in &mut scan.entries {
+            let mut name = below.path().as_bytes().to_vec();
+            match self.paths.as_slice() {
+                // The only path gets the name itself.
+                [_] => name.extend(entry.name.iter().skip_while(|byte| **byte != b'/')),
+                _ => {
+                    name.push(b'/');
+                    name.extend(&entry.name);
+                }
+            }
+            entry.name = name;
+        }
+        Ok(scan)
+    }
+}
+
+/// Name of a batch, of which those of its packs are made.
+pub(crate) fn label(paths: &[PathBuf]) -> String {
+    let first = paths.first().and_then(|path| path.canonicalize().ok());
+    let name = first.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    name.unwrap_or("files").to_owned()
+}
+
+impl Errand for SendBatch {
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    fn moves(&self) -> bool {
+        false
+    }
+
+    fn groups(&self) -> Option<&groups::SendOptions> {
+        Some(&self.groups)
+    }
+
+    fn plan_put(&mut self, kind: Kind, remote: u64, config: &mut Config) -> Result<()> {
+        config.limits.transactions = TRANSFERS_MAX;
+        self.put = Some(self.cfdp.request(kind, remote, config));
+        Ok(())
+    }
+
+    fn put(&self) -> Option<&PutRequest> {
+        self.put.as_ref()
+    }
+
+    fn open_store(
+        &self,
+        options: &Options,
+        to: &str,
+        _resumes: bool,
+        waker: &rt::Waker,
+    ) -> Result<(rt::FileStore, Place)> {
+        let protocol = options.full_protocol()?;
+        let exclude = &self.batch.exclude;
+        let request = format!("batch by {protocol} as {:?} without {exclude:?}", self.below);
+        let base = self.state.as_deref();
+        State::of_paths(base, &self.paths, to, &request)?.open_packs(&self.packs, waker)
+    }
+}
+
+/// Sizes that depend on the path.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Bytes of a pack.
+    pack: u64,
+    /// Bytes of packs under way.
+    window: u64,
+}
+
+impl Sizes {
+    /// A pack is what a round trip carries; three round trips repair what was lost.
+    fn new(options: &Options) -> Self {
+        let round_trip = 2 * options.light_time();
+        match options.rate.map(Rate::bps).filter(|rate| *rate > 0 && !round_trip.is_zero()) {
+            Some(rate) => {
+                let bytes = (rate as f64 / 8.0 * round_trip.as_secs_f64()) as u64;
+                let pack = bytes.clamp(PACK_MIN, PACK_MAX);
+                Self { pack, window: (3 * bytes).max(3 * pack) }
+            }
+            None => Self { pack: PACK, window: WINDOW },
+        }
+    }
+}
+
+/// Runs a batch until it is delivered or given up.
+pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
+    let scan = job.wish.scan().map_err(transfer::usage)?;
+    let screen = Screen::new(job.options.json);
+    for skipped in &scan.skipped {
+        screen.print(format_args!("left out {}: {}", skipped.path.display(), skipped.reason));
+    }
+    if job.wish.batch.dry_run {
+        return list(&scan);
+    }
+    let Opened { mut runner, place, is_one_way, .. } =
+        client::open(&mut job).map_err(transfer::usage)?;
+    let sizes = Sizes::new(&job.options);
+    let set = rt::entropy()?.next_u64();
+    let counts = Counts::new(&scan.entries);
+    let (journal, earlier) = Journal::open(
+        place.folder().context("a batch keeps its state")?,
+        scan.entries,
+        sizes.pack,
+        set,
+    )?;
+    let mut client = Client::new(job, &runner, screen, journal, sizes);
+    client.counts = Counts { skipped: scan.skipped.len() as u64, ..counts };
+    client.begin(earlier, is_one_way)?;
+    let stop = stop_flag()?;
+    runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
+    if let Runner::Socket(driver) = &mut runner {
+        leave(driver, &client.to_cancel(), client.job.options.light_time())?;
+    }
+    drop(runner);
+    if matches!(client.phase, Phase::Over(..)) && client.failed == 0 {
+        place.forget();
+    }
+    if let Some((loss, segments)) = client.loss {
+        losses::remember(&client.job.ends.to.to_string(), loss, segments);
+    }
+    client.end()
+}
+
+/// Lists what would be sent.
+fn list(scan: &Scan) -> Result<ExitCode> {
+    use std::io::Write as _;
+
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut write = || -> std::io::Result<()> {
+        for entry in &scan.entries {
+            let name = String::from_utf8_lossy(&entry.name).escape_debug().to_string();
+            match &entry.kind {
+                tree::Kind::File { len, .. } => writeln!(out, "{len:>14} {name}")?,
+                tree::Kind::Directory => writeln!(out, "{:>14} {name}/", "")?,
+                tree::Kind::Link { target } => {
+                    let target = String::from_utf8_lossy(target);
+                    writeln!(out, "{:>14} {name} -> {}", "", target.escape_debug())?;
+                }
+            }
+        }
+        writeln!(out, "{}", Counts::new(&scan.entries))?;
+        out.flush()
+    };
+    match write() {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(Exit::Done.into()),
+    }
+}
+
+/// Numbers of what a batch has.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Counts {
+    files: u64,
+    folders: u64,
+    links: u64,
+    /// Bytes of the files.
+    bytes: u64,
+    /// Files and folders that cannot be sent.
+    skipped: u64,
+}
+
+impl Counts {
+    fn new(entries: &[Entry]) -> Self {
+        let mut counts = Self::default();
+        for entry in entries {
+            match &entry.kind {
+                tree::Kind::File { len, .. } => {
+                    counts.files += 1;
+                    counts.bytes += len;
+                }
+                tree::Kind::Directory => counts.folders += 1,
+                tree::Kind::Link { .. } => counts.links += 1,
+            }
+        }
+        counts
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counted = |count: u64, noun: &str| match count {
+            1 => format!("1 {noun}"),
+            _ => format!("{count} {noun}s"),
+        };
+        let others = [(self.folders, "folder"), (self.links, "link")];
+        let others = others.iter().filter(|(count, _)| *count > 0);
+        write!(f, "{}", counted(self.files, "file"))?;
+        others
+            .into_iter()
+            .try_for_each(|(count, noun)| write!(f, ", {}", counted(*count, noun)))?;
+        write!(f, ", {}", show::bytes(self.bytes as f64))
+    }
+}
+
+/// A pack under way.
+#[derive(Debug)]
+struct UnderWay {
+    number: u32,
+    /// Bytes of the archive.
+    bytes: u64,
+    /// Bytes that were sent.
+    sent: u64,
+}
+
+/// Phase of a batch.
+enum Phase {
+    /// The records of an earlier process are being read.
+    Loading,
+    Active,
+    /// Everything was sent, or failed; requests of the peer are replied to meanwhile.
+    Over(Linger, Time),
+    /// It was given up, for this reason.
+    Stopped(String),
+    /// The request is invalid.
+    Refused(String),
+}
+
+/// A batch that is being sent.
+struct Client {
+    job: Job<SendBatch>,
+    label: String,
+    screen: Screen,
+    bar: Bar,
+    watch: Watch,
+    journal: Journal,
+    sizes: Sizes,
+    counts: Counts,
+    earlier: Earlier,
+    phase: Phase,
+    timeout: Option<Time>,
+    /// Numbers of the packs to send, in order.
+    waiting: VecDeque<u32>,
+    active: BTreeMap<TransferId, UnderWay>,
+    /// Bytes of all packs of this run.
+    total: u64,
+    /// Bytes of the packs that were delivered.
+    delivered: u64,
+    /// Whether the receiver confirmed every pack that was delivered.
+    is_confirmed: bool,
+    /// Number of packs that failed, and of those since the last delivery.
+    failed: u32,
+    failed_in_row: u32,
+    /// How often the files of a pack had changed when it was sent.
+    changes: BTreeMap<u32, u32>,
+    /// Time of the end.
+    ended: Time,
+    loss: Option<(f64, f64)>,
+}
+
+impl Client {
+    fn new(
+        job: Job<SendBatch>,
+        runner: &Runner,
+        screen: Screen,
+        journal: Journal,
+        sizes: Sizes,
+    ) -> Self {
+        let (now, is_quick) = (runner.now(), matches!(runner, Runner::Socket(_)));
+        let waiting: VecDeque<u32> = journal.waiting().iter().copied().collect();
+        let plans = waiting.iter().filter_map(|number| journal.plan(*number));
+        let total = plans.map(tree::Plan::len).sum();
+        let label = label(&job.wish.paths);
+        let bar = Bar::new(screen.bar(&label, Some(total)), now);
+        Self {
+            watch: Watch::new(now, job.ends.to, &job.options, is_quick),
+            timeout: job.timeout.map(|timeout| now + timeout.duration()),
+            job,
+            label,
+            screen,
+            bar,
+            journal,
+            sizes,
+            counts: Counts::default(),
+            earlier: Earlier::default(),
+            phase: Phase::Loading,
+            waiting,
+            active: BTreeMap::new(),
+            total,
+            delivered: 0,
+            is_confirmed: true,
+            failed: 0,
+            failed_in_row: 0,
+            changes: BTreeMap::new(),
+            ended: now,
+            loss: None,
+        }
+    }
+
+    /// Announces the batch, of which earlier runs delivered a part.
+    fn begin(&mut self, earlier: Earlier, is_one_way: bool) -> Result<()> {
+        // Transfers of an earlier process read theirs as soon as their records are read.
+        for number in &self.waiting {
+            self.add_pack(*number)?;
+        }
+        self.earlier = earlier;
+        self.watch.is_answered |= is_one_way;
+        let rest = match earlier.files {
+            0 => String::new(),
+            files => format!(
+                "; {files} files ({}) were delivered before",
+                show::bytes(earlier.bytes as f64)
+            ),
+        };
+        self.screen.print(format_args!("sending {}{rest}", self.counts));
+        Ok(())
+    }
+
+    fn on(
+        &mut self,
+        now: Time,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
+    ) -> rt::Control {
+        match event {
+            rt::Event::Tick => self.tick(now, transport),
+            rt::Event::Refused(address) => self.watch.on_refused(address, &self.screen),
+            rt::Event::NewPeer { .. } => {}
+            rt::Event::Contact(contact) => self.on_contact(now, contact),
+            rt::Event::Indication(event) => {
+                let event = transport.reported(event);
+                self.event(event);
+            }
+        }
+        if matches!(self.phase, Phase::Loading) && transport.is_ready() {
+            self.phase = Phase::Active;
+            self.bar.began = now;
+            self.watch.begin(now);
+            self.adopt(transport);
+        }
+        if matches!(self.phase, Phase::Active) {
+            self.fill(now, transport);
+        }
+        if self.timeout.is_some_and(|timeout| now >= timeout) && self.is_under_way() {
+            self.phase = Phase::Stopped("timeout".to_owned());
+        }
+        let stays = match &self.phase {
+            Phase::Loading | Phase::Active => true,
+            Phase::Over(linger, since) => linger.lasts(*since, now, transport),
+            Phase::Stopped(_) | Phase::Refused(_) => false,
+        };
+        if stays { rt::Control::Continue } else { rt::Control::Stop }
+    }
+
+    /// Takes over the transfers of an earlier process, which are under way already.
+    fn adopt(&mut self, transport: &dyn Transport) {
+        for report in transport.transfers() {
+            if let Some(number) = self.waiting_pack(&report.name) {
+                self.waiting.retain(|waiting| *waiting != number);
+                self.watch_pack(report.id, number);
+            }
+        }
+    }
+
+    /// Number of the pack of this name, if it waits.
+    fn waiting_pack(&self, name: &str) -> Option<u32> {
+        self.waiting.iter().copied().find(|number| self.pack_name(*number) == name)
+    }
+
+    fn pack_name(&self, number: u32) -> String {
+        tree::pack_name(&self.label, self.journal.set(), number)
+    }
+
+    /// Notes that a pack is under way.
+    fn watch_pack(&mut self, id: TransferId, number: u32) {
+        let bytes = self.journal.plan(number).map_or(0, tree::Plan::len);
+        tracing::debug!(%id, number, bytes, "pack under way");
+        self.active.insert(id, UnderWay { number, bytes, sent: 0 });
+    }
+
+    fn is_under_way(&self) -> bool {
+        matches!(self.phase, Phase::Loading | Phase::Active)
+    }
+
+    fn tick(&mut self, now: Time, transport: &mut dyn Transport) {
+        let (protocol, is_group) = (&self.job.options.protocol, self.job.ends.group.is_some());
+        self.watch.is_answered |=
+            has_answered(transport, protocol, self.job.wish.put.as_ref(), is_group);
+        let loss = transport.groups().and_then(|groups| groups.loss());
+        self.loss = loss.or(self.loss);
+        let mut has_advanced = false;
+        for report in transport.transfers() {
+            if let Some(pack) = self.active.get_mut(&report.id) {
+                has_advanced |= pack.sent != report.bytes;
+                pack.sent = report.bytes.min(pack.bytes);
+            }
+        }
+        if has_advanced {
+            self.watch.advance(now);
+        }
+        if matches!(self.phase, Phase::Active) {
+            self.watch.check(now, self.job.wish.put.as_ref(), "", &self.screen);
+            let sent = self.delivered + self.active.values().map(|pack| pack.sent).sum::<u64>();
+            self.bar.show_batch(now, sent, self.delivered, self.watch.is_answered);
+        }
+    }
+
+    /// Reports the end of a contact. After the last one nothing more can happen.
+    fn on_contact(&mut self, now: Time, contact: rt::Contact) {
+        self.watch.on_contact(now, contact);
+        match contact {
+            rt::Contact::Open => {}
+            rt::Contact::Closed(Some(_)) => {
+                self.screen.print(contacts::described(now, contact).unwrap_or_default());
+            }
+            rt::Contact::Closed(None) if self.is_under_way() => {
+                self.phase = Phase::Stopped("no contact is left in the plan".to_owned());
+            }
+            rt::Contact::Closed(None) => {}
+        }
+    }
+
+    /// Begins packs as long as the window has room.
+    fn fill(&mut self, now: Time, transport: &mut dyn Transport) {
+        loop {
+            let under_way: u64 = self.active.values().map(|pack| pack.bytes - pack.sent).sum();
+            let is_full = self.active.len() >= TRANSFERS_MAX || under_way >= self.sizes.window;
+            if is_full && !self.active.is_empty() {
+                return;
+            }
+            let Some(number) = self.waiting.pop_front() else { break };
+            if let Err(error) = self.send(now, transport, number) {
+                self.phase = Phase::Refused(format!("{error:#}"));
+                return;
+            }
+        }
+        if self.active.is_empty() {
+            self.ended = now;
+            let put = self.job.wish.put.as_ref();
+            let light = self.job.options.light_time();
+            let given = self.job.wish.cfdp.linger;
+            let linger = client::linger(transport, put, given, light, self.watch.is_quick);
+            self.phase = Phase::Over(linger, now);
+        }
+    }
+
+    /// Begins a pack.
+    fn send(&mut self, now: Time, transport: &mut dyn Transport, number: u32) -> Result<()> {
+        let name = self.pack_name(number);
+        let source = self.add_pack(number)?;
+        let Job { options, ends, wish, .. } = &self.job;
+        let id = match &wish.put {
+            Some(put) => {
+                let entity = transport.cfdp_mut().context("it has no entity")?;
+                let put = PutRequest {
+                    source: Some(source),
+                    source_name: Some(name.clone()),
+                    destination_name: name,
+                    ..put.clone()
+                };
+                entity.put(now, put)?.into()
+            }
+            None => {
+                let kind = options.protocol.kind;
+                let request = SendRequest::new(source, &name, ends.remote_entity, kind);
+                let group = ends.group.map(|_| PathId(0));
+                transport.send(now, &SendRequest { group, ..request })?
+            }
+        };
+        self.watch_pack(id, number);
+        Ok(())
+    }
+
+    /// Makes a pack readable.
+    fn add_pack(&self, number: u32) -> Result<FileName> {
+        let source = FileName::file(&self.pack_name(number))?;
+        if let Some(plan) = self.journal.plan(number) {
+            self.job.wish.packs.add(source.clone(), Pack::new(plan.clone()));
+        }
+        Ok(source)
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Ended(ended) => {
+                // One of an earlier process may end before it is taken over.
+                if !self.active.contains_key(&ended.id)
+                    && let Some(number) = self.waiting_pack(&ended.name)
+                {
+                    self.waiting.retain(|waiting| *waiting != number);
+                    self.watch_pack(ended.id.clone(), number);
+                }
+                if let Some(pack) = self.active.remove(&ended.id)
+                    && let Err(error) = self.ended(&pack, &ended)
+                {
+                    self.phase = Phase::Stopped(format!("{error:#}"));
+                }
+            }
+            Event::Abandoned { id, why } if self.active.contains_key(&id) => {
+                self.phase = Phase::Stopped(why);
+            }
+            Event::Notice(text) => self.screen.print(text),
+            Event::Lost(text) => tracing::warn!("{text}"),
+            Event::Warning(text) => tracing::warn!("{text}"),
+            Event::Log(text) => tracing::debug!("{text}"),
+            // Only receivers, and senders of other requests, get these.
+            Event::Abandoned { .. }
+            | Event::Restored(_)
+            | Event::Receiving(_)
+            | Event::Listing(_)
+            | Event::Relay(_)
+            | Event::Message { .. }
+            | Event::Repeated { .. }
+            | Event::NoRoom { .. }
+            | Event::Continued(_)
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Entity(_)
+            | Event::Stream(_)
+            | Event::Left
+            | Event::Update => {}
+        }
+    }
+
+    /// Handles the end of a pack.
+    fn ended(&mut self, pack: &UnderWay, ended: &Ended) -> Result<()> {
+        self.job.wish.packs.remove(&FileName::file(&self.pack_name(pack.number))?);
+        let Err(why) = &ended.result else {
+            self.delivered += pack.bytes;
+            self.is_confirmed &= ended.is_confirmed && self.job.ends.via.is_none();
+            self.failed_in_row = 0;
+            return self.journal.deliver(pack.number);
+        };
+        if self.replan(pack)? {
+            return Ok(());
+        }
+        self.failed += 1;
+        self.failed_in_row += 1;
+        self.screen.print(format_args!("{}: a pack failed: {why}", ended.id));
+        ensure!(self.failed_in_row < FAILURES_MAX, "{FAILURES_MAX} packs in a row failed: {why}");
+        Ok(())
+    }
+
+    /// Plans a pack again if its files changed; returns whether it did.
+    fn replan(&mut self, pack: &UnderWay) -> Result<bool> {
+        let Some(plan) = self.journal.plan(pack.number) else { return Ok(false) };
+        let changes = self.changes.remove(&pack.number).unwrap_or_default();
+        let scan = self.job.wish.scan()?;
+        let now: BTreeMap<Vec<u8>, Entry> =
+            scan.entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
+        let is_same = plan.entries.iter().all(|entry| now.get(&entry.name) == Some(entry));
+        if is_same || changes >= CHANGES_MAX {
+            return Ok(false);
+        }
+        let entries: Vec<Entry> =
+            plan.entries.iter().filter_map(|entry| now.get(&entry.name).cloned()).collect();
+        let first = plan.entries.iter().find(|entry| now.get(&entry.name) != Some(entry));
+        if let Some(changed) = first {
+            let path = changed.source.display();
+            self.screen.print(format_args!("{path} changed while it was sent; sending it again"));
+        }
+        self.total -= pack.bytes;
+        for number in self.journal.replace(pack.number, entries)? {
+            self.total += self.journal.plan(number).map_or(0, tree::Plan::len);
+            self.changes.insert(number, changes + 1);
+            self.waiting.push_back(number);
+        }
+        self.bar.set_size(self.total);
+        Ok(true)
+    }
+
+    /// Transfers to cancel at the peer if this process ends now; none if the same command resumes
+    /// them.
+    fn to_cancel(&self) -> Vec<TransferId> {
+        let is_kept = self.job.wish.put.is_some() || self.job.options.protocol.codes_files();
+        if is_kept { Vec::new() } else { self.active.keys().cloned().collect() }
+    }
+
+    /// Exit code; reports the result.
+    fn end(self) -> Result<ExitCode> {
+        self.bar.clear();
+        let why = match &self.phase {
+            Phase::Refused(why) => return Err(crate::Usage(why.clone()).into()),
+            Phase::Over(..) if self.failed == 0 => None,
+            Phase::Over(..) => Some(format!("{} packs failed", self.failed)),
+            Phase::Stopped(why) => Some(why.clone()),
+            Phase::Loading | Phase::Active => Some("stopped".to_owned()),
+        };
+        let elapsed = self.ended.since(self.bar.began);
+        match &why {
+            None => {
+                let rate = self.delivered as f64 * 8.0 / elapsed.as_secs_f64().max(1e-3);
+                let unconfirmed = if self.is_confirmed { "" } else { ", delivery not confirmed" };
+                self.screen.print(format_args!(
+                    "sent{unconfirmed}: {} in {}, {}",
+                    self.counts,
+                    show::seconds(elapsed.as_secs_f64()),
+                    show::rate(rate)
+                ));
+            }
+            Some(why) => {
+                let (delivered, total) = (self.delivered as f64, self.total as f64);
+                self.screen.print(format_args!(
+                    "not finished: {why}; {} of {} were delivered; the same command sends the rest",
+                    show::bytes(delivered),
+                    show::bytes(total)
+                ));
+            }
+        }
+        if self.job.options.json {
+            print_json(&Summary {
+                time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+                protocol: self.job.options.protocol.to_string(),
+                role: "sender",
+                peer: self.job.ends.peer_address().map(|address| address.to_string()),
+                counts: self.counts,
+                delivered_before_files: self.earlier.files,
+                delivered_before_bytes: self.earlier.bytes,
+                archive_bytes: self.delivered,
+                completed: why.is_none(),
+                confirmed: why.is_none() && self.is_confirmed,
+                condition: why.clone().unwrap_or_else(|| "no error".to_owned()),
+                elapsed_s: elapsed.as_secs_f64(),
+            })?;
+        }
+        Ok(Exit::if_succeeded(why.is_none()).into())
+    }
+}
+
+/// Number of times that changed files are sent again.
+const CHANGES_MAX: u32 = 3;
+
+/// Result of a batch, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// Date of its end, in UTC.
+    time: String,
+    protocol: String,
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
+    #[serde(flatten)]
+    counts: Counts,
+    /// Files, and their bytes, that earlier runs delivered.
+    delivered_before_files: u64,
+    delivered_before_bytes: u64,
+    /// Bytes of the archives that were delivered.
+    archive_bytes: u64,
+    /// Whether everything was delivered.
+    completed: bool,
+    /// Whether the receiver confirmed it.
+    confirmed: bool,
+    /// Reason of its end.
+    condition: String,
+    elapsed_s: f64,
+}

@@ -1,0 +1,259 @@
+//! Folders over real sockets: what arrives is what was sent, also after interruptions.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::process::{Ended, Place, Running, await_that, make, program};
+
+/// Address of receivers, with any free port.
+const LISTEN: &str = "127.0.0.1:0";
+
+/// What a test compares of a file, a folder or a link.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    File { content: Vec<u8>, mode: u32, modified: (i64, i64) },
+    Folder { mode: u32, modified: (i64, i64) },
+    Link(PathBuf),
+}
+
+/// Everything below a folder, by relative path.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Found> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let found = path.symlink_metadata().unwrap();
+            let (mode, modified) = (found.mode() & 0o7777, (found.mtime(), found.mtime_nsec()));
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            let found = if found.is_dir() {
+                folders.push(path);
+                Found::Folder { mode, modified }
+            } else if found.is_symlink() {
+                Found::Link(fs::read_link(&path).unwrap())
+            } else {
+                Found::File { content: fs::read(&path).unwrap(), mode, modified }
+            };
+            if !name.starts_with(".slowlight") {
+                all.insert(name, found);
+            }
+        }
+    }
+    all
+}
+
+/// A folder with everything that is awkward to send.
+fn photos(at: &Path) -> PathBuf {
+    let photos = at.join("photos");
+    fs::create_dir_all(photos.join("raw/empty")).unwrap();
+    for (name, len) in [("a", 0), ("b.jpg", 1), ("raw/c", 1000), ("raw/large", 1_300_000)] {
+        make(&photos.join(name), len);
+    }
+    fs::write(photos.join("with\nnewline"), b"newline").unwrap();
+    fs::write(photos.join(OsStr::from_bytes(b"not-\xff-utf8")), b"bytes").unwrap();
+    fs::write(photos.join("x".repeat(255)), b"long").unwrap();
+    symlink("raw/c", photos.join("link")).unwrap();
+    symlink("nowhere", photos.join("dangling")).unwrap();
+    let sparse = File::create(photos.join("sparse")).unwrap();
+    sparse.set_len(3_000_000).unwrap();
+    sparse.write_all_at(b"data", 2_000_000).unwrap();
+    for (name, mode) in [("a", 0o600), ("b.jpg", 0o755), ("raw/c", 0o444), ("raw", 0o555)] {
+        fs::set_permissions(photos.join(name), Permissions::from_mode(mode)).unwrap();
+    }
+    for (name, nanos) in [("raw/c", 0), ("b.jpg", 123_456_789), ("raw", 7)] {
+        let modified = UNIX_EPOCH + Duration::new(1_000_000_000, nanos);
+        let file = File::open(photos.join(name)).unwrap();
+        file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+    }
+    photos
+}
+
+/// Sender of these paths.
+fn send(place: &Place, protocol: &str, paths: &[&Path], address: &str, more: &[&str]) -> Running {
+    let mut command = program(&["send", "--protocol", protocol, "--json"]);
+    command.args(paths).arg(address).arg("--state").arg(place.here("state")).args(more);
+    Running::of(command)
+}
+
+/// Result of a sender that must have delivered everything.
+fn delivered(sender: Running) -> Value {
+    let ended: Ended = sender.end();
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.message);
+    let summary = ended.json();
+    assert_eq!(summary["completed"], true, "{summary}");
+    summary
+}
+
+/// Removes what was received, whatever its permissions.
+fn clear(root: &Path) {
+    for (name, found) in tree(root) {
+        if matches!(found, Found::Folder { .. }) {
+            fs::set_permissions(root.join(name), Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    for entry in fs::read_dir(root).unwrap().map(Result::unwrap) {
+        if entry.file_name() == ".slowlight" {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        } else {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_folder_arrives_as_it_is_by_every_protocol() {
+    for protocol in ["cfdp", "cfdp-ltp", "saratoga", "ltp", "norm", "norm/coded"] {
+        let place = Place::new();
+        let photos = photos(&place.here(""));
+        make(&place.here("notes.txt"), 5_000);
+        let (receiver, address) = place.recv(protocol, LISTEN, &[]);
+        let notes = place.here("notes.txt");
+        let rate = ["--rate", "400 Mbit/s"];
+        let summary = delivered(send(&place, protocol, &[&photos, &notes], &address, &rate));
+        assert_eq!((&summary["files"], &summary["links"]), (&9.into(), &2.into()), "{summary}");
+        let (sent, arrived) = (tree(&place.here("")), tree(&place.root("")));
+        let sent: BTreeMap<_, _> =
+            sent.into_iter().filter(|(name, _)| !name.starts_with("state")).collect();
+        assert_eq!(sent.keys().collect::<Vec<_>>(), arrived.keys().collect::<Vec<_>>());
+        for (name, found) in &sent {
+            assert!(arrived[name] == *found, "{protocol}: {}", name.display());
+        }
+        let blocks = place.root("photos/sparse").metadata().unwrap().blocks();
+        assert!(blocks * 512 < 1_000_000, "holes are kept, {blocks} blocks");
+        receiver.interrupt();
+        assert_eq!(receiver.end().code, Some(0));
+        clear(&place.root(""));
+        clear(&place.here(""));
+    }
+}
+
+/// Whether a sender with this state folder has noted a delivered pack.
+fn has_delivered(state: &Path) -> bool {
+    let batches = fs::read_dir(state).into_iter().flatten().map(Result::unwrap);
+    let journals = batches.map(|batch| batch.path().join("delivered"));
+    journals.into_iter().any(|journal| journal.metadata().is_ok_and(|found| found.len() > 0))
+}
+
+#[test]
+fn the_same_command_sends_what_is_missing_or_changed() {
+    for protocol in ["cfdp", "saratoga", "ltp"] {
+        let place = Place::new();
+        let folder = place.here("f");
+        fs::create_dir(&folder).unwrap();
+        for number in 0..60 {
+            make(&folder.join(format!("{number:02}")), 100_000);
+        }
+        let (_receiver, address) = place.recv(protocol, LISTEN, &[]);
+        let rate = ["--rate", "40 Mbit/s", "--delay", "1 ms"];
+        let first = send(&place, protocol, &[&folder], &address, &rate);
+        await_that("a delivered pack", || has_delivered(&place.here("state")));
+        first.kill();
+        let arrived = tree(&place.root("f"));
+        let changed = arrived.keys().next().unwrap();
+        fs::write(folder.join(changed), b"changed").unwrap();
+        fs::write(folder.join("new"), b"new").unwrap();
+        let summary = delivered(send(&place, protocol, &[&folder], &address, &rate));
+        let before = summary["delivered_before_files"].as_u64().unwrap();
+        assert!((1..60).contains(&before), "{protocol}: {summary}");
+        for number in 0..60 {
+            let name = format!("{number:02}");
+            let (here, there) = (folder.join(&name), place.root("f").join(&name));
+            assert!(fs::read(here).unwrap() == fs::read(there).unwrap(), "{protocol} {name}");
+        }
+        assert_eq!(fs::read(place.root("f/new")).unwrap(), b"new");
+        // Nothing that was there is lost.
+        let aside = place.root("f").join(format!("{}.~1~", changed.display()));
+        assert_eq!(fs::read(aside).unwrap().len(), 100_000, "{protocol}");
+    }
+}
+
+#[test]
+fn files_that_exist_are_treated_by_the_receivers_policy() {
+    for (policy, code, kept) in [
+        ("rename", Some(0), &["old.~1~", "old"][..]),
+        ("replace", Some(0), &["old"]),
+        ("skip", Some(0), &["old"]),
+        ("fail", Some(1), &["old"]),
+    ] {
+        let place = Place::new();
+        fs::create_dir_all(place.here("f")).unwrap();
+        fs::create_dir_all(place.root("f")).unwrap();
+        fs::write(place.here("f/old"), b"sent").unwrap();
+        fs::write(place.root("f/old"), b"there").unwrap();
+        let (_receiver, address) = place.recv("saratoga", LISTEN, &["--existing", policy]);
+        let ended = send(&place, "saratoga", &[&place.here("f")], &address, &[]).end();
+        assert_eq!(ended.code, code, "{policy}: {}", ended.message);
+        let found = tree(&place.root("f"));
+        assert_eq!(found.len(), kept.len(), "{policy}: {found:?}");
+        let expected: &[u8] =
+            if matches!(policy, "rename" | "replace") { b"sent" } else { b"there" };
+        assert_eq!(fs::read(place.root("f/old")).unwrap(), expected, "{policy}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_named() {
+    let place = Place::new();
+    let folder = place.here("f");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), b"content").unwrap();
+    rustix_mkfifo(&folder.join("pipe"));
+    let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+    let (_receiver, address) = place.recv("cfdp", LISTEN, &[]);
+    let ended = send(&place, "cfdp", &[&folder], &address, &["--exclude", "*.tmp"]).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    for line in ["pipe: it is a named pipe", "socket: it is a socket"] {
+        assert!(ended.message.contains(line), "{}", ended.message);
+    }
+    assert_eq!(ended.json()["skipped"], 2);
+    let arrived: Vec<_> = tree(&place.root("")).into_keys().collect();
+    assert_eq!(arrived, [PathBuf::from("f"), PathBuf::from("f/file")]);
+}
+
+fn rustix_mkfifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn a_dry_run_lists_and_sends_nothing() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let mut command = program(&["send", "--dry-run", "--exclude", "raw"]);
+    let ended = Running::of({
+        command.arg(&photos).arg("127.0.0.1:9");
+        command
+    })
+    .end();
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    assert!(ended.out.contains("photos/link -> raw/c\n"), "{}", ended.out);
+    assert!(!ended.out.contains("raw/large"), "{}", ended.out);
+    assert!(ended.out.ends_with("6 files, 1 folder, 2 links, 3.00 MB\n"), "{}", ended.out);
+    clear(&place.here(""));
+}
+
+#[test]
+fn standard_input_is_sent_under_a_name() {
+    let place = Place::new();
+    let (_receiver, address) = place.recv("cfdp", LISTEN, &[]);
+    let content = place.here("content");
+    make(&content, 70_000);
+    let mut command = program(&["send", "--json", "--linger", "100 ms", "-", &address]);
+    command.args(["--remote", "piped"]).stdin(File::open(&content).unwrap());
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(fs::read(content).unwrap() == fs::read(place.root("piped")).unwrap());
+    let ended = program(&["send", "-", &address]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("--remote NAME"));
+}
