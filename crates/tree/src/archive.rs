@@ -24,7 +24,7 @@ pub(crate) fn padded(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// What is wrong with an archive.
+/// Fault of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     /// A header's checksum does not match.
@@ -87,7 +87,7 @@ pub(crate) struct Members<'a> {
     offset: u64,
 }
 
-/// What precedes a member and applies to it.
+/// Extensions that precede a member and apply to it.
 #[derive(Default)]
 struct Records {
     name: Option<Vec<u8>>,

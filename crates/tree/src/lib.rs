@@ -1,13 +1,13 @@
 //! Folders as packs.
 //!
-//! A *pack* is one ordinary file for the protocols: a tar archive with some of the files of a tree,
-//! or with one large file. A sender reads it by offset from the files themselves and never stores
-//! it. A receiver that knows packs unpacks each below its root; any other has an archive for `tar
-//! x`.
+//! A *pack* is one ordinary file for the protocols: a tar archive with some of the files of a
+//! tree, or with one large file. A sender reads it by offset from the files themselves and never
+//! stores it. A receiver that knows packs unpacks each below its root; any other has an archive
+//! for `tar x`.
 //!
 //! [`scan`] collects the entries below paths, [`plan`] divides them into packs, [`Pack`] reads the
-//! bytes of one, and [`Unpacker`] installs a complete one. Plans can be stored with serde, so that a
-//! sender that restarts sends the same bytes.
+//! bytes of one, and [`Unpacker`] installs a complete one. Plans can be stored with serde, so that
+//! a sender that restarts sends the same bytes.
 //!
 //! ```
 //! use std::fs::{self, File};

@@ -31,7 +31,7 @@ pub struct ScanOptions {
 pub struct Scan {
     /// Entries to send, in the order of their names: a folder is before its content.
     pub entries: Vec<Entry>,
-    /// What cannot be sent, and why.
+    /// Files and folders that cannot be sent, with the reason.
     pub skipped: Vec<Skipped>,
 }
 

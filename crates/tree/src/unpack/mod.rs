@@ -142,7 +142,7 @@ pub enum UnpackError {
     Archive {
         /// Offset of the header that is invalid.
         offset: u64,
-        /// What is wrong.
+        /// Its fault.
         fault: Fault,
     },
     /// An operation on files failed.
@@ -228,7 +228,7 @@ pub fn process_umask() -> io::Result<u32> {
     value.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "/proc has no umask"))
 }
 
-/// What to do with a file or link.
+/// Decision about a file or link.
 enum Verdict {
     Install,
     Keep(Kept),
@@ -275,7 +275,7 @@ struct Item {
     step: Step,
 }
 
-/// What is left to do for a member when all content is stored.
+/// Last step for a member, when all content is stored.
 enum Step {
     Folder,
     /// Moves this file or link of the working folder into place.
