@@ -52,6 +52,7 @@
 
 mod archive;
 mod entry;
+mod error;
 mod existing;
 mod extents;
 mod header;
@@ -61,11 +62,11 @@ mod plan;
 mod scan;
 mod unpack;
 
-pub use archive::Fault;
 pub use entry::{Entry, Extent, Kind, Modified};
+pub use error::{Fault, UnpackError};
 pub use existing::{Existing, UnknownPolicy};
 pub use names::{is_pack, pack_name};
 pub use pack::{Pack, ReadError};
 pub use plan::{Plan, plan};
 pub use scan::{Scan, ScanError, ScanOptions, SkipReason, Skipped, scan};
-pub use unpack::{Refusal, Refused, Renamed, UnpackError, Unpacked, Unpacker, process_umask};
+pub use unpack::{Refusal, Refused, Renamed, Unpacked, Unpacker, process_umask};

@@ -21,8 +21,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::archive::{Content, Fault, Member, Members};
+use crate::archive::{Content, Member, Members};
 use crate::entry::{Modified, parent};
+use crate::error::{Fault, UnpackError};
 use crate::existing::Existing;
 use content::Copier;
 use folders::Folders;
@@ -132,46 +133,6 @@ pub enum Refusal {
     /// Name or target that the file system does not accept.
     #[error("the file system does not accept its name")]
     Unsupported,
-}
-
-/// Error that ends the unpacking of an archive.
-#[derive(Debug, Error)]
-pub enum UnpackError {
-    /// The archive is invalid.
-    #[error("byte {offset} of the archive: {fault}")]
-    Archive {
-        /// Offset of the header that is invalid.
-        offset: u64,
-        /// Its fault.
-        fault: Fault,
-    },
-    /// An operation on files failed.
-    #[error("{}: {source}", String::from_utf8_lossy(name))]
-    Io {
-        /// Name in the archive, or what was done.
-        name: Vec<u8>,
-        /// Error of the file system.
-        source: io::Error,
-    },
-}
-
-impl UnpackError {
-    /// Kind of the error: `InvalidData` for an invalid archive.
-    #[must_use]
-    pub fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Archive { .. } => io::ErrorKind::InvalidData,
-            Self::Io { source, .. } => source.kind(),
-        }
-    }
-
-    pub(crate) fn archive(source: io::Error) -> Self {
-        Self::Io { name: b"reading the archive".to_vec(), source }
-    }
-
-    fn during(step: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Io { name: step.as_bytes().to_vec(), source }
-    }
 }
 
 /// Reason for which an operation on one member did not succeed.
