@@ -19,6 +19,7 @@ mod script;
 mod specs;
 mod tcp;
 mod texts;
+mod tree;
 
 pub use agent::bp_agent;
 pub use bundles::{
@@ -39,6 +40,7 @@ pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
 pub use tcp::{scps_header, tcp_segment, tcp_stack};
 pub use texts::{contact_plan, file_name, quantity};
+pub use tree::unpack;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
@@ -84,5 +86,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tcp_stack", tcp_stack),
     ("tcpcl", tcpcl),
     ("udpcl", udpcl),
+    ("unpack", unpack),
     ("vj", vj),
 ];

@@ -4,10 +4,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
-use thiserror::Error;
 
 use crate::entry::{Extent, Modified};
-use crate::unpack::UnpackError;
+use crate::error::{Fault, UnpackError};
 
 /// Unit of an archive.
 pub(crate) const BLOCK: u64 = 512;
@@ -22,35 +21,6 @@ const EXTENTS_MAX: usize = 1 << 20;
 /// Length with the padding to whole blocks.
 pub(crate) fn padded(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
-}
-
-/// What is wrong with an archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Fault {
-    /// A header's checksum does not match.
-    #[error("there is no tar header here; the file is damaged or no tar archive")]
-    Checksum,
-    /// A number in a header cannot be read.
-    #[error("the header has an invalid number")]
-    Number,
-    /// The archive ends within a member.
-    #[error("the archive ends before this member does")]
-    Truncated,
-    /// A member with records or a long name is larger than 64 KiB.
-    #[error("the extended header is larger than 64 KiB")]
-    RecordsTooLong,
-    /// A record has no length, no key or an invalid value.
-    #[error("the extended header has an invalid record")]
-    Record,
-    /// Ranges of a sparse file overlap, do not begin on a block, or have another sum than its size.
-    #[error("the ranges of the sparse file are inconsistent")]
-    Extents,
-    /// More than 1,048,576 ranges in a sparse file.
-    #[error("the sparse file has too many ranges")]
-    TooManyExtents,
-    /// More than 1,048,576 members.
-    #[error("the archive has too many members; send it in several packs")]
-    TooManyMembers,
 }
 
 /// Member of an archive, before any of its claims is trusted.
@@ -87,7 +57,7 @@ pub(crate) struct Members<'a> {
     offset: u64,
 }
 
-/// What precedes a member and applies to it.
+/// Extensions that precede a member and apply to it.
 #[derive(Default)]
 struct Records {
     name: Option<Vec<u8>>,

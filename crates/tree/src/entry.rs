@@ -14,7 +14,7 @@ pub struct Entry {
     /// Name below the receiver's folder: parts joined by `/`, any bytes but NUL.
     #[serde(with = "bytes")]
     pub name: Vec<u8>,
-    /// What it is.
+    /// File, folder or link.
     pub kind: Kind,
     /// Permissions, with the bits of setuid, setgid and sticky.
     pub mode: u32,

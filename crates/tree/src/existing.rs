@@ -1,4 +1,4 @@
-//! What happens to a file that is already there.
+//! Policies for files that are already there.
 
 use std::fmt;
 use std::str::FromStr;

@@ -166,8 +166,8 @@ fn decimal(Modified { secs, nanos }: Modified) -> String {
     format!("{sign}{secs}.{nanos:09}").trim_end_matches('0').to_owned()
 }
 
-/// Number of ranges that the archive lists. A last hole ends with an empty range, as GNU tar writes
-/// it.
+/// Number of ranges that the archive lists. A last hole ends with an empty range, as GNU tar
+/// writes it.
 fn map_len(len: u64, extents: &[Extent]) -> usize {
     let ends = extents.last().is_some_and(|last| last.end() >= len);
     extents.len() + usize::from(!ends)

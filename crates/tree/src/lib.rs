@@ -1,13 +1,13 @@
 //! Folders as packs.
 //!
-//! A *pack* is one ordinary file for the protocols: a tar archive with some of the files of a tree,
-//! or with one large file. A sender reads it by offset from the files themselves and never stores
-//! it. A receiver that knows packs unpacks each below its root; any other has an archive for `tar
-//! x`.
+//! A *pack* is one ordinary file for the protocols: a tar archive with some of the files of a
+//! tree, or with one large file. A sender reads it by offset from the files themselves and never
+//! stores it. A receiver that knows packs unpacks each below its root; any other has an archive
+//! for `tar x`.
 //!
 //! [`scan`] collects the entries below paths, [`plan`] divides them into packs, [`Pack`] reads the
-//! bytes of one, and [`Unpacker`] installs a complete one. Plans can be stored with serde, so that a
-//! sender that restarts sends the same bytes.
+//! bytes of one, and [`Unpacker`] installs a complete one. Plans can be stored with serde, so that
+//! a sender that restarts sends the same bytes.
 //!
 //! ```
 //! use std::fs::{self, File};
@@ -52,6 +52,7 @@
 
 mod archive;
 mod entry;
+mod error;
 mod existing;
 mod extents;
 mod header;
@@ -61,11 +62,11 @@ mod plan;
 mod scan;
 mod unpack;
 
-pub use archive::Fault;
 pub use entry::{Entry, Extent, Kind, Modified};
+pub use error::{Fault, UnpackError};
 pub use existing::{Existing, UnknownPolicy};
 pub use names::{is_pack, pack_name};
 pub use pack::{Pack, ReadError};
 pub use plan::{Plan, plan};
 pub use scan::{Scan, ScanError, ScanOptions, SkipReason, Skipped, scan};
-pub use unpack::{Refusal, Refused, Renamed, UnpackError, Unpacked, Unpacker, process_umask};
+pub use unpack::{Refusal, Refused, Renamed, Unpacked, Unpacker, process_umask};

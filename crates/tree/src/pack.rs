@@ -182,8 +182,8 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Verifies that a file is still that of its entry.
 ///
-/// The time has the resolution of the kernel's clock tick, up to 10 ms. A change within the tick of
-/// an earlier change is not detected, nor is one after which a program resets the time.
+/// The time has the resolution of the kernel's clock tick, up to 10 ms: a second change within one
+/// tick is not detected. Nor is a change after which a program resets the time.
 fn verify(file: &File, entry: &Entry) -> Result<(), ReadError> {
     let path = || entry.source.clone();
     let metadata = file.metadata().map_err(|source| ReadError::Io { path: path(), source })?;

@@ -32,7 +32,7 @@ impl Plan {
     }
 }
 
-/// Divides entries, in the order of [`scan`](crate::scan), into packs of at most `bytes_max` bytes.
+/// Divides entries, in the order of [`scan`](crate::scan), into packs of up to `bytes_max` bytes.
 ///
 /// An entry that is larger by itself gets a pack of its own. Every pack has the folders of its
 /// entries, so that each can be unpacked without the others. The same entries give the same packs.

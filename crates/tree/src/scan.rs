@@ -31,7 +31,7 @@ pub struct ScanOptions {
 pub struct Scan {
     /// Entries to send, in the order of their names: a folder is before its content.
     pub entries: Vec<Entry>,
-    /// What cannot be sent, and why.
+    /// Files and folders that cannot be sent, with the reason.
     pub skipped: Vec<Skipped>,
 }
 
@@ -175,7 +175,7 @@ impl Scan {
         Ok(())
     }
 
-    fn push(&mut self, source: PathBuf, name: Vec<u8>, metadata: &Metadata) {
+    fn push(&mut self, mut source: PathBuf, mut name: Vec<u8>, metadata: &Metadata) {
         if name.is_empty() {
             // The folder whose content is sent has no name at the receiver.
             return;
@@ -184,13 +184,14 @@ impl Scan {
             return self.skip(source, SkipReason::Reserved);
         }
         match kind(&source, metadata) {
-            Ok(kind) => self.entries.push(Entry {
-                source,
-                name: name.into_boxed_slice().into_vec(),
-                kind,
-                mode: metadata.mode() & 0o7777,
-                modified: modified(metadata),
-            }),
+            Ok(kind) => {
+                // A tree may have a million of them.
+                source.shrink_to_fit();
+                name.shrink_to_fit();
+                let mode = metadata.mode() & 0o7777;
+                let modified = modified(metadata);
+                self.entries.push(Entry { source, name, kind, mode, modified });
+            }
             Err(reason) => self.skip(source, reason),
         }
     }

@@ -22,6 +22,8 @@ pub(super) struct Folders<'a> {
     umask: u32,
     /// Folder that was opened last. Members of one folder follow each other.
     last: Option<Opened>,
+    /// Folder that was looked for last and does not exist.
+    missing: Option<Vec<u8>>,
     finals: Finals,
 }
 
@@ -33,14 +35,20 @@ struct Opened {
 
 impl<'a> Folders<'a> {
     pub(super) fn new(root: &'a Dir, umask: u32) -> Self {
-        Self { root, umask, last: None, finals: Finals::new() }
+        Self { root, umask, last: None, missing: None, finals: Finals::new() }
     }
 
     /// Opens a folder, the root for `None`; nothing if it does not exist, or cannot be searched.
     pub(super) fn find(&mut self, name: Option<&[u8]>) -> Result<Option<BorrowedFd<'_>>, Obstacle> {
+        if name.is_some() && self.missing.as_deref() == name {
+            return Ok(None);
+        }
         match self.open(name, false) {
-            Ok(folder) => Ok(Some(folder)),
-            Err(Obstacle::Failed(error)) if is_hidden(&error) => Ok(None),
+            Ok(()) => Ok(Some(self.opened(name))),
+            Err(Obstacle::Failed(error)) if is_hidden(&error) => {
+                self.missing = name.map(<[u8]>::to_vec);
+                Ok(None)
+            }
             Err(obstacle) => Err(obstacle),
         }
     }
@@ -48,7 +56,9 @@ impl<'a> Folders<'a> {
     /// Opens a folder to change it. Creates those that are missing, and makes those of this user
     /// writable; [`Folders::close`] sets their permissions.
     pub(super) fn create(&mut self, name: Option<&[u8]>) -> Result<BorrowedFd<'_>, Obstacle> {
-        self.open(name, true)
+        self.missing = None;
+        self.open(name, true)?;
+        Ok(self.opened(name))
     }
 
     /// Notes permissions and time of a folder for [`Folders::close`].
@@ -76,8 +86,8 @@ impl<'a> Folders<'a> {
         result
     }
 
-    fn open(&mut self, name: Option<&[u8]>, change: bool) -> Result<BorrowedFd<'_>, Obstacle> {
-        let Some(name) = name else { return Ok(self.root.as_fd()) };
+    fn open(&mut self, name: Option<&[u8]>, change: bool) -> Result<(), Obstacle> {
+        let Some(name) = name else { return Ok(()) };
         let is_open = self
             .last
             .as_ref()
@@ -87,7 +97,13 @@ impl<'a> Folders<'a> {
             let folder = self.walk(name, change)?;
             self.last = Some(Opened { name: name.to_vec(), folder, may_change: change });
         }
-        Ok(self.last.as_ref().map_or(self.root.as_fd(), |last| last.folder.as_fd()))
+        Ok(())
+    }
+
+    /// Folder after [`Folders::open`].
+    fn opened(&self, name: Option<&[u8]>) -> BorrowedFd<'_> {
+        let last = self.last.as_ref().filter(|_| name.is_some());
+        last.map_or(self.root.as_fd(), |last| last.folder.as_fd())
     }
 
     fn walk(&mut self, name: &[u8], change: bool) -> Result<OwnedFd, Obstacle> {

@@ -8,21 +8,22 @@ mod content;
 mod folders;
 mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use cap_std::fs::Dir;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, chmodat,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, chmodat,
     openat, readlinkat, renameat, renameat_with, statat, symlinkat, syncfs, utimensat,
 };
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::archive::{Content, Fault, Member, Members};
+use crate::archive::{Content, Member, Members};
 use crate::entry::{Modified, parent};
+use crate::error::{Fault, UnpackError};
 use crate::existing::Existing;
 use content::Copier;
 use folders::Folders;
@@ -134,46 +135,6 @@ pub enum Refusal {
     Unsupported,
 }
 
-/// Error that ends the unpacking of an archive.
-#[derive(Debug, Error)]
-pub enum UnpackError {
-    /// The archive is invalid.
-    #[error("byte {offset} of the archive: {fault}")]
-    Archive {
-        /// Offset of the header that is invalid.
-        offset: u64,
-        /// What is wrong.
-        fault: Fault,
-    },
-    /// An operation on files failed.
-    #[error("{}: {source}", String::from_utf8_lossy(name))]
-    Io {
-        /// Name in the archive, or what was done.
-        name: Vec<u8>,
-        /// Error of the file system.
-        source: io::Error,
-    },
-}
-
-impl UnpackError {
-    /// Kind of the error: `InvalidData` for an invalid archive.
-    #[must_use]
-    pub fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Archive { .. } => io::ErrorKind::InvalidData,
-            Self::Io { source, .. } => source.kind(),
-        }
-    }
-
-    pub(crate) fn archive(source: io::Error) -> Self {
-        Self::Io { name: b"reading the archive".to_vec(), source }
-    }
-
-    fn during(step: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Io { name: step.as_bytes().to_vec(), source }
-    }
-}
-
 /// Reason for which an operation on one member did not succeed.
 enum Obstacle {
     /// The member is left out, and the rest goes on.
@@ -228,10 +189,26 @@ pub fn process_umask() -> io::Result<u32> {
     value.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "/proc has no umask"))
 }
 
-/// What to do with a file or link.
+/// Decision about a file or link.
 enum Verdict {
     Install,
     Keep(Kept),
+    /// Another file is in place, and the policy is [`Existing::Fail`].
+    Refuse,
+}
+
+/// Permissions and time that a file gets, or has.
+struct Attributes {
+    mode: u32,
+    modified: Modified,
+}
+
+impl From<&Stat> for Attributes {
+    fn from(found: &Stat) -> Self {
+        let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or_default();
+        let modified = Modified { secs: found.st_mtime, nanos };
+        Self { mode: found.st_mode & 0o7777, modified }
+    }
 }
 
 /// Reason for which the file that is in place is kept.
@@ -256,8 +233,16 @@ struct Item {
     /// Checked name below the root.
     name: Vec<u8>,
     member: Member,
-    /// Name in the working folder; `None` for a folder.
-    staged: Option<String>,
+    step: Step,
+}
+
+/// Last step for a member, when all content is stored.
+enum Step {
+    Folder,
+    /// Moves this file or link of the working folder into place.
+    Move(String),
+    /// Nothing: another file is kept.
+    Keep(Kept),
 }
 
 /// Permissions and time of a folder when everything is in place.
@@ -284,7 +269,7 @@ impl Unpacker {
             report: Unpacked::default(),
         };
         let items = run.stage()?;
-        if items.iter().any(|item| item.staged.is_some()) {
+        if items.iter().any(|item| matches!(item.step, Step::Move(_))) {
             work.sync().map_err(UnpackError::during("syncing files"))?;
         }
         let installed = run.install(&items);
@@ -359,7 +344,10 @@ impl Run<'_> {
         let mut count = 0;
         loop {
             let offset = members.offset();
-            let Some(member) = members.next()? else { return Ok(items) };
+            let Some(member) = members.next()? else {
+                drop_superseded(&mut items);
+                return Ok(items);
+            };
             if count == MEMBERS_MAX {
                 return Err(UnpackError::Archive { offset, fault: Fault::TooManyMembers });
             }
@@ -381,16 +369,18 @@ impl Run<'_> {
         }
         match &member.content {
             Content::Other(kind) => return Err(Refusal::Kind(kind).into()),
-            Content::Directory => return Ok(Some(Item { name, member, staged: None })),
+            Content::Directory => return Ok(Some(Item { name, member, step: Step::Folder })),
             Content::Link { target } => names::check_target(&name, target)?,
             Content::File { .. } => {}
         }
         if let Some(folder) = self.folders.find(parent(&name))? {
-            match verdict(self.unpacker, &mut self.copier, folder, &name, &member)? {
-                Verdict::Install => {}
+            let wanted =
+                Attributes { mode: self.unpacker.mode(&member), modified: member.modified };
+            match verdict(self.unpacker, &mut self.copier, folder, &name, &member, &wanted)? {
+                // A file is refused when the attributes are known that the file system gives it.
+                Verdict::Install | Verdict::Refuse => {}
                 Verdict::Keep(kept) => {
-                    self.report.count(&kept);
-                    return Ok(None);
+                    return Ok(Some(Item { name, member, step: Step::Keep(kept) }));
                 }
             }
         }
@@ -410,7 +400,7 @@ impl Run<'_> {
             }
             Content::Directory | Content::Other(_) => return Ok(None),
         }
-        Ok(Some(Item { name, member, staged: Some(staged) }))
+        Ok(Some(Item { name, member, step: Step::Move(staged) }))
     }
 
     fn refuse(&mut self, name: Vec<u8>, obstacle: Obstacle) -> Result<(), UnpackError> {
@@ -424,9 +414,13 @@ impl Run<'_> {
     /// Creates the folders, and moves what was staged into place.
     fn install(&mut self, items: &[Item]) -> Result<(), UnpackError> {
         for item in items {
-            let installed = match &item.staged {
-                None => self.install_folder(item),
-                Some(staged) => self.install_file(item, staged),
+            let installed = match &item.step {
+                Step::Folder => self.install_folder(item),
+                Step::Move(staged) => self.install_file(item, staged),
+                Step::Keep(kept) => {
+                    self.report.count(kept);
+                    Ok(())
+                }
             };
             if let Err(obstacle) = installed {
                 self.refuse(item.name.clone(), obstacle)?;
@@ -459,29 +453,31 @@ impl Run<'_> {
     fn install_file(&mut self, item: &Item, staged: &str) -> Result<(), Obstacle> {
         let Item { name, member, .. } = item;
         let folder = self.folders.create(parent(name))?;
-        // Again: the archive may have had the same name before.
-        match verdict(self.unpacker, &mut self.copier, folder, name, member)? {
-            Verdict::Install => {}
-            Verdict::Keep(kept) => {
-                self.report.count(&kept);
-                return Ok(());
-            }
-        }
         let last = names::last(name);
-        let moved = match self.unpacker.existing {
-            Existing::Replace | Existing::Newer => renameat(self.work, staged, folder, last),
-            Existing::Rename => {
-                if let Some(aside) = set_aside(folder, last)? {
+        match rename_new(self.work, staged.as_bytes(), folder, last) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                // Compared once more: some file systems store other times than they are given.
+                let wanted = statat(self.work, staged, AtFlags::SYMLINK_NOFOLLOW)?;
+                let wanted = Attributes::from(&wanted);
+                match verdict(self.unpacker, &mut self.copier, folder, name, member, &wanted)? {
+                    Verdict::Install => {}
+                    Verdict::Refuse => return Err(Refusal::Exists.into()),
+                    Verdict::Keep(kept) => {
+                        self.report.count(&kept);
+                        return Ok(());
+                    }
+                }
+                if self.unpacker.existing == Existing::Rename
+                    && let Some(aside) = set_aside(folder, last)?
+                {
                     let to = sibling(name, &aside);
                     self.report.renamed.push(Renamed { from: name.clone(), to });
                 }
-                rename_new(self.work, staged.as_bytes(), folder, last)
+                renameat(self.work, staged, folder, last)?;
             }
-            Existing::Skip | Existing::Fail => {
-                rename_new(self.work, staged.as_bytes(), folder, last)
-            }
-        };
-        moved.map_err(Obstacle::creating)?;
+            Err(error) => return Err(Obstacle::creating(error)),
+        }
         match &member.content {
             Content::File { len, extents } => {
                 self.report.files += 1;
@@ -496,6 +492,17 @@ impl Run<'_> {
     }
 }
 
+/// Drops files and links that a later one of the same name replaces, as in an archive to which tar
+/// has appended. If both were installed, a second call would install the first again.
+fn drop_superseded(items: &mut Vec<Item>) {
+    let mut later = HashSet::new();
+    let mut kept: Vec<bool> = Vec::with_capacity(items.len());
+    for item in items.iter().rev() {
+        kept.push(matches!(item.step, Step::Folder) || later.insert(item.name.as_slice()));
+    }
+    items.retain(|_| kept.pop().unwrap_or(true));
+}
+
 /// Compares a member with what has its name.
 fn verdict(
     unpacker: &Unpacker,
@@ -503,6 +510,7 @@ fn verdict(
     folder: BorrowedFd<'_>,
     name: &[u8],
     member: &Member,
+    wanted: &Attributes,
 ) -> Result<Verdict, Obstacle> {
     let last = names::last(name);
     let found = match statat(folder, last, AtFlags::SYMLINK_NOFOLLOW) {
@@ -510,10 +518,7 @@ fn verdict(
         Err(Errno::NOENT) => return Ok(Verdict::Install),
         Err(error) => return Err(error.into()),
     };
-    let modified = Modified {
-        secs: found.st_mtime,
-        nanos: u32::try_from(found.st_mtime_nsec).unwrap_or_default(),
-    };
+    let has = Attributes::from(&found);
     let is_same = match (&member.content, FileType::from_raw_mode(found.st_mode)) {
         (_, FileType::Directory) => return Err(Refusal::Folder.into()),
         (Content::Link { target }, FileType::Symlink) => {
@@ -521,8 +526,8 @@ fn verdict(
         }
         (Content::File { len, extents }, FileType::RegularFile) => {
             u64::try_from(found.st_size) == Ok(*len)
-                && found.st_mode & 0o7777 == unpacker.mode(member)
-                && is_same_time(modified, member.modified)
+                && has.mode == wanted.mode
+                && has.modified == wanted.modified
                 && copier.is_same(folder, last, member.start, *len, extents)?
         }
         _ => false,
@@ -531,16 +536,11 @@ fn verdict(
         return Ok(Verdict::Keep(Kept::Unchanged));
     }
     match unpacker.existing {
-        Existing::Fail => Err(Refusal::Exists.into()),
+        Existing::Fail => Ok(Verdict::Refuse),
         Existing::Skip => Ok(Verdict::Keep(Kept::Skipped)),
-        Existing::Newer if member.modified <= modified => Ok(Verdict::Keep(Kept::Skipped)),
+        Existing::Newer if wanted.modified <= has.modified => Ok(Verdict::Keep(Kept::Skipped)),
         Existing::Newer | Existing::Replace | Existing::Rename => Ok(Verdict::Install),
     }
-}
-
-/// Whether a file has a member's time. Some file systems store whole seconds.
-fn is_same_time(found: Modified, wanted: Modified) -> bool {
-    found == wanted || found == Modified { secs: wanted.secs, nanos: 0 }
 }
 
 /// Moves what has the name to `NAME.~N~` with the first free number, and returns the new name;

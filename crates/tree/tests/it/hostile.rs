@@ -288,16 +288,36 @@ fn files_that_are_no_archive() {
 }
 
 #[test]
-fn a_name_that_occurs_twice_loses_nothing() {
-    let place = Place::new();
-    let archive = Archive::default()
-        .add("x", EntryType::Regular, b"1")
-        .add("x", EntryType::Regular, b"2")
-        .add("x", EntryType::Regular, b"2");
-    let unpacked = unpack_in(&place, &archive);
-    assert_eq!((unpacked.files, unpacked.unchanged), (3, 1));
-    assert_eq!(names(&place.root()), ["last", "x", "x.~1~"]);
-    assert_eq!(fs::read(place.root().join("x")).unwrap(), b"2");
+fn the_last_of_a_name_counts() {
+    for existing in Existing::ALL {
+        let place = Place::new();
+        let archive = Archive::default()
+            .add("x", EntryType::Regular, b"1")
+            .add("folder", EntryType::Directory, b"")
+            .link("x", "folder")
+            .add("x", EntryType::Regular, b"2");
+        let archive = place.archive(&archive.0);
+        for (files, unchanged) in [(1, 0), (0, 1)] {
+            let unpacked = place.unpacker(existing).unpack(&archive).unwrap();
+            assert_eq!((unpacked.files, unpacked.unchanged), (files, unchanged), "{existing}");
+            assert_eq!(names(&place.root()), ["folder", "x"]);
+            assert_eq!(fs::read(place.root().join("x")).unwrap(), b"2");
+        }
+    }
+}
+
+#[test]
+fn a_time_that_the_file_system_does_not_store() {
+    for existing in Existing::ALL {
+        let place = Place::on_disk();
+        let archive = Archive::default().record("mtime", "99999999999.5").file("x");
+        let archive = place.archive(&archive.0);
+        let unpacker = place.unpacker(existing);
+        assert_eq!(unpacker.unpack(&archive).unwrap().files, 1);
+        let second = unpacker.unpack(&archive).unwrap();
+        assert_eq!((second.files, second.unchanged + second.skipped), (0, 1), "{existing}");
+        assert_eq!((second.renamed, second.refused), (vec![], vec![]), "{existing}");
+    }
 }
 
 #[test]

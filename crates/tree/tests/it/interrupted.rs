@@ -28,7 +28,11 @@ fn archive(place: &Place) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Every state that a crash can leave: some files are in place, some folders have neither
     /// their permissions nor their time, and the working folder has the rest.
@@ -48,7 +52,8 @@ proptest! {
         let root = place.root();
         set_mode(&root.join("a/b"), 0o755);
         for number in &missing {
-            fs::remove_file(root.join(["a/b/1", "a/b/2", "a/3", "c/4", "5", "a/link"][*number])).unwrap();
+            let name = ["a/b/1", "a/b/2", "a/3", "c/4", "5", "a/link"][*number];
+            fs::remove_file(root.join(name)).unwrap();
         }
         if !are_folders_open {
             set_mode(&root.join("a/b"), 0o555);

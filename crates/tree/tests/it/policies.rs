@@ -1,4 +1,4 @@
-//! What happens to files that exist.
+//! Policies for files that exist.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! What is packed, read in any order and unpacked, is as it was.
+//! Trees that are packed, read in any order and unpacked, are as they were.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,7 +136,11 @@ fn read_in_pieces(plan: Plan, lengths: &[usize]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn an_unpacked_tree_equals_its_source(
