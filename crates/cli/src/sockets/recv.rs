@@ -28,8 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", required_unless_present = "stream")]
     root: Option<PathBuf>,
 
-    /// Treatment of files that exist, when folders are received: skip, newer, replace, rename (the
-    /// old file to NAME.~1~) or fail
+    /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename, help_heading = scope::FOLDERS)]
     existing: Existing,
 

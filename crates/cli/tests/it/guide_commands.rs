@@ -145,12 +145,16 @@ fn commands_of_send_a_file_deliver() {
     }
     script += &format!("{}\n{compare}", block("until slowlight send"));
     // The receiver of the stream in a third place runs until it is stopped.
-    let archive = block("# 1. One archive").replace("--listen :6003 | tar x\n", STREAM);
-    script += "mkdir photos inbox/photos third; for n in 1 2; do head -c 50000 /dev/urandom > \
-               photos/$n; done\n";
-    script += &archive;
-    script += "\ncmp photos.tar inbox/photos.tar; diff -r photos inbox/photos\n\
-               until diff -r photos third/photos; do sleep 0.1; done\n";
+    script += "mkdir photos third; for n in 1 2; do head -c 50000 /dev/urandom > photos/$n; done\n\
+               echo notes > notes.txt\n";
+    script += &block("slowlight send --protocol cfdp photos notes.txt");
+    script +=
+        "\nuntil diff -r photos inbox/photos; do sleep 0.1; done; cmp notes.txt inbox/notes.txt\n";
+    script += &block("tar cz photos");
+    script +=
+        "\ntar xzf inbox/photos.tgz -C third; diff -r photos third/photos; rm -r third/photos\n";
+    script += &block("# The first line").replace("--listen :6003 | tar x\n", STREAM);
+    script += "\nuntil diff -r photos third/photos; do sleep 0.1; done\n";
     script += stop;
     for begin in ["slowlight recv --protocol cfdp --listen :7542 --root inbox --contacts", HERE[7]]
     {

@@ -1,7 +1,8 @@
 //! Storage effects on a real file system, carried out in the calling thread.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, BufRead as _, Read as _, Seek as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -15,7 +16,7 @@ use engine::{
 };
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
-use tree::Pack;
+use tree::{Existing, Pack};
 
 use super::Access;
 use super::index::Index;
@@ -334,16 +335,84 @@ impl Disk {
 
     fn install(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
         self.must_be_file(from)?;
-        match self.must_be_file(to) {
-            _ if to.path().is_empty() => return Err(EffectError::WrongKind),
-            Ok(()) => {}
-            Err(EffectError::NotFound) => self.parent_exists(to)?,
-            Err(error) => return Err(error),
+        if to.path().is_empty() {
+            return Err(EffectError::WrongKind);
         }
+        let exists = match self.must_be_file(to) {
+            Ok(()) => true,
+            Err(EffectError::NotFound) => {
+                self.make_parent(to)?;
+                false
+            }
+            Err(error) => return Err(error),
+        };
         // Sync the content first: a name that survives a crash must not refer to a partial file.
-        let content = self.area(from).open(from.path()).map_err(|error| reason(&error))?;
+        let content = self.area(from).open(from.path()).map_err(|error| reason(&error))?.into_std();
         content.sync_all().map_err(|error| reason(&error))?;
-        self.rename(from, to)
+        let existing = self.unpacker.as_ref().map(Unpacker::existing).filter(|_| exists);
+        match existing {
+            Some(Existing::Rename | Existing::Fail) if self.is_same(&content, to)? => {
+                self.discard(from)
+            }
+            Some(Existing::Fail) => Err(EffectError::Exists),
+            Some(Existing::Skip) => self.discard(from),
+            Some(Existing::Rename) => {
+                self.set_aside(to)?;
+                self.rename(from, to)
+            }
+            // A file without its time is newer than any other.
+            Some(Existing::Newer | Existing::Replace) | None => self.rename(from, to),
+        }
+    }
+
+    /// Checks that a name has a folder; makes it where received files may have new ones.
+    fn make_parent(&self, name: &FileName) -> Result<(), EffectError> {
+        match (self.parent_exists(name), name.parent()) {
+            (Err(EffectError::NotFound), Some(parent)) if self.unpacker.is_some() => {
+                self.area(name).create_dir_all(parent.path()).map_err(|error| reason(&error))
+            }
+            (checked, _) => checked,
+        }
+    }
+
+    /// Whether a file has this content.
+    fn is_same(&self, content: &File, name: &FileName) -> Result<bool, EffectError> {
+        let compare = || -> io::Result<bool> {
+            // A link is not followed.
+            let found = self.area(name).symlink_metadata(name.path())?;
+            if !found.is_file() || found.len() != content.metadata()?.len() {
+                return Ok(false);
+            }
+            let other = self.area(name).open(name.path())?.into_std();
+            let mut both =
+                [content, &other].map(|file| io::BufReader::with_capacity(1 << 16, file));
+            loop {
+                let [a, b] = &mut both;
+                let (one, two) = (a.fill_buf()?, b.fill_buf()?);
+                let len = one.len().min(two.len());
+                if one[..len] != two[..len] {
+                    return Ok(false);
+                }
+                if len == 0 {
+                    return Ok(true);
+                }
+                a.consume(len);
+                b.consume(len);
+            }
+        };
+        compare().map_err(|error| reason(&error))
+    }
+
+    fn discard(&self, name: &FileName) -> Result<(), EffectError> {
+        self.area(name).remove_file(name.path()).map_err(|error| reason(&error))
+    }
+
+    /// Renames a file to a name that no other has.
+    fn set_aside(&self, name: &FileName) -> Result<(), EffectError> {
+        let (parent, last) = name.path().rsplit_once('/').unwrap_or((".", name.path()));
+        let folder = self.area(name).open_dir(parent).map_err(|error| reason(&error))?;
+        let aside = tree::set_aside(folder.as_fd(), last.as_bytes());
+        aside.map(drop).map_err(|error| reason(&error.into()))
     }
 
     fn append(&self, to: &FileName, from: &FileName) -> Result<(), EffectError> {

@@ -68,6 +68,11 @@ impl Unpacker {
         Ok(Self { tree, reports: unpack.reports.clone() })
     }
 
+    /// Treatment of files that exist.
+    pub(super) fn existing(&self) -> Existing {
+        self.tree.existing
+    }
+
     /// Unpacks an archive and reports what became of its entries.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use engine::{FileBytes, FileJob, FilestoreRequest, IndexRequest, MemoryStore, OpenMode, Work};
 use proptest::prelude::*;
+use tree::{Existing, Pack, Unpacked};
 
 use super::*;
 
@@ -566,4 +567,85 @@ fn working_files_may_change() {
     assert_eq!(execute(&mut store, write).unwrap().1, Ok(Completion::Done));
     let answer = read_some(&mut store, reader, 10);
     assert_eq!(answer, Ok(Completion::Read(Bytes::from_static(&[1; 10]))));
+}
+
+/// Store that treats files that exist by a policy, and the reports about packs.
+fn receiving(root: &Path, existing: Existing) -> (FileStore, Receiver<Unpacked>) {
+    let (reports, unpacked) = unbounded();
+    let unpack = Some(Unpack { existing, reports });
+    (open_store(StoreConfig { unpack, ..StoreConfig::new(root) }), unpacked)
+}
+
+/// Installs a working file with this content.
+fn install_content(store: &mut FileStore, root: &Path, content: &[u8], to: &str) -> Answer {
+    std::fs::write(root.join(".slowlight/spool/new"), content).unwrap();
+    let from = FileName::spool("new").unwrap();
+    let request = FilestoreRequest::Install { from, to: FileName::file(to).unwrap() };
+    execute(store, StoreEffect::Filestore { ticket: Ticket(1), request }).unwrap().1
+}
+
+#[test]
+fn received_files_that_exist_are_treated_by_the_policy() {
+    let done = Ok(Completion::Done);
+    for (existing, answer, content, aside) in [
+        (Existing::Rename, done.clone(), "new", Some("old")),
+        (Existing::Replace, done.clone(), "new", None),
+        (Existing::Newer, done.clone(), "new", None),
+        (Existing::Skip, done.clone(), "old", None),
+        (Existing::Fail, Err(EffectError::Exists), "old", None),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        let (mut store, _reports) = receiving(root, existing);
+        let read = |name: &str| std::fs::read_to_string(root.join(name)).ok();
+        // Folders are made.
+        assert_eq!(install_content(&mut store, root, b"old", "a/b/file"), done);
+        assert_eq!(install_content(&mut store, root, b"old", "a/b/file"), done, "the same");
+        assert_eq!(install_content(&mut store, root, b"new", "a/b/file"), answer, "{existing}");
+        assert_eq!(read("a/b/file").as_deref(), Some(content), "{existing}");
+        assert_eq!(read("a/b/file.~1~").as_deref(), aside, "{existing}");
+        assert_eq!(std::fs::read_dir(root.join("a/b")).unwrap().count(), 1 + aside.iter().count());
+    }
+}
+
+#[test]
+fn a_pack_is_read_from_its_files_and_unpacked() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(here.path().join("f")).unwrap();
+    std::fs::write(here.path().join("f/file"), [7; 5000]).unwrap();
+    let scan = tree::scan(&[here.path().join("f")], &tree::ScanOptions::default()).unwrap();
+    let plan = tree::plan(scan.entries, 1 << 20).remove(0);
+    let (packs, name) = (Arc::new(Packs::default()), tree::pack_name("f", 1, 1));
+    let len = plan.len();
+    packs.add(FileName::file(&name).unwrap(), Pack::new(plan));
+    let state = here.path().join("state");
+    let access = Access::ReadPacks(Arc::clone(&packs));
+    let mut store = open_store(StoreConfig { access, state, ..StoreConfig::new(here.path()) });
+    // Only packs are read.
+    assert_eq!(open(&mut store, "f/file", OpenMode::Read), Err(EffectError::NotFound));
+    assert_eq!(open(&mut store, &name, OpenMode::Write), Err(EffectError::NotAllowed));
+    let opened = open(&mut store, &name, OpenMode::Read);
+    let Ok(Completion::Opened { file, len: found, .. }) = opened else { panic!("{opened:?}") };
+    assert_eq!(found, len);
+    let read = StoreEffect::Read { ticket: Ticket(2), file, offset: 0, len: len as usize + 10 };
+    let Ok(Completion::Read(archive)) = execute(&mut store, read).unwrap().1 else { panic!() };
+    assert_eq!(archive.len() as u64, len);
+    let write =
+        StoreEffect::Write { ticket: Ticket(3), file, offset: 0, bytes: Bytes::from_static(b"x") };
+    assert_eq!(execute(&mut store, write).unwrap().1, Err(EffectError::NotAllowed));
+
+    let (mut receiver, reports) = receiving(there.path(), Existing::Rename);
+    let answer = install_content(&mut receiver, there.path(), &archive, &name);
+    assert_eq!(answer, Ok(Completion::Done));
+    assert_eq!(reports.try_recv().unwrap().files, 1);
+    assert_eq!(std::fs::read(there.path().join("f/file")).unwrap(), [7; 5000]);
+    assert!(!there.path().join(".slowlight/spool/new").exists());
+    // What is no archive is refused, and stays for the engine.
+    let answer = install_content(&mut receiver, there.path(), &[9; 2000], &name);
+    assert!(matches!(answer, Err(EffectError::Failed(_))), "{answer:?}");
+    assert!(there.path().join(".slowlight/spool/new").exists());
+    // A file that changed makes its pack unreadable.
+    std::fs::write(here.path().join("f/file"), [8; 6000]).unwrap();
+    let read = StoreEffect::Read { ticket: Ticket(4), file, offset: 0, len: len as usize };
+    assert_eq!(execute(&mut store, read).unwrap().1, Err(EffectError::Changed));
 }

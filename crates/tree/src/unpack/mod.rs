@@ -545,7 +545,10 @@ fn verdict(
 
 /// Moves what has the name to `NAME.~N~` with the first free number, and returns the new name;
 /// `None` if nothing has the name.
-fn set_aside(folder: BorrowedFd<'_>, last: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+///
+/// # Errors
+/// Errors of the file system.
+pub fn set_aside(folder: BorrowedFd<'_>, last: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let mut number = 1_u64;
     loop {
         let aside = numbered(last, number);

@@ -43,8 +43,7 @@ pub(super) struct RecvArgs {
     #[arg(long, value_name = "HOW")]
     share: Option<Share>,
 
-    /// Treatment of files that exist, when folders are received: skip, newer, replace, rename (the
-    /// old file to NAME.~1~) or fail
+    /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename)]
     existing: Existing,
 

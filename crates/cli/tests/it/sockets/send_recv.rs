@@ -280,7 +280,7 @@ fn usage_errors_exit_with_2() {
         (sent(&["--entity", "2"]), "numbers of their own"),
         (vec!["send".into(), text(&file), "127.0.0.1:0".into()], "port 0"),
         (vec!["send".into(), text(&missing), address.clone()], "missing"),
-        (vec!["send".into(), text(&root), address.clone()], "not a regular file"),
+        (vec!["send".into(), "/dev/null".into(), address.clone()], "not a regular file"),
         (vec!["send".into(), text(&file), "127.0.0.1".into()], "no port"),
         (vec!["send".into(), text(&file), "127.0.0.1:x".into()], "127.0.0.1:x"),
         (vec!["send".into(), text(&file), address.clone(), "--rate".into(), "10".into()], "unit"),

@@ -339,7 +339,7 @@ fn usage_errors_exit_with_2() {
         (&send, &["saratoga", "--class", "1"], "--class is for CFDP"),
         (&send, &["ltp", "--checksum", "crc32"], "--checksum is for CFDP"),
         (&send, &["ltp", "--linger", "1 s"], "--linger is for CFDP"),
-        (&send, &["saratoga", "--state", "x"], "--state is for CFDP"),
+        (&send, &["saratoga", "--preserve", "--give"], "--give is for one file"),
         (&send, &["saratoga", "--message", "x"], "is for CFDP"),
         (&send, &["ltp", "--mib", "x.toml"], "x.toml"),
         (&send, &["ltp", "--ask"], "is for Saratoga"),
