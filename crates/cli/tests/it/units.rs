@@ -1,5 +1,5 @@
-//! Units of systemd in the packages and in the documentation: they are the same, systemd reads them,
-//! and they deny the service what it does not need. The package of Debian that contains them.
+//! Units of systemd in the packages and in the documentation: they are the same, systemd reads
+//! them, and they deny the service what it does not need. The package of Debian that has them.
 
 use std::fs;
 use std::path::PathBuf;

@@ -89,14 +89,14 @@ pub(super) fn run_on(
     call(CLUSTERS, &rest)
 }
 
-/// Python interpreter: `$SLOWLIGHT_PYTHON`, that of the environment where pip installed this program,
-/// that of an active environment, that of `make python`, or the system's.
+/// Python interpreter: `$SLOWLIGHT_PYTHON`, that of the environment where pip installed the
+/// program, that of an active environment, that of `make python`, or the system's.
 fn interpreter() -> PathBuf {
-    let beside = || environment(&env::current_exe().ok()?);
+    let own = || environment(&env::current_exe().ok()?);
     let active = || env::var_os("VIRTUAL_ENV").map(|e| PathBuf::from(e).join("bin/python"));
     let made = || Some(PathBuf::from(".venv/bin/python")).filter(|python| python.exists());
     let given = env::var_os("SLOWLIGHT_PYTHON").map(PathBuf::from);
-    given.or_else(beside).or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
+    given.or_else(own).or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
 }
 
 /// Python interpreter of the virtual environment that contains a program.
