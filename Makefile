@@ -12,7 +12,7 @@ PROFILE := release
 DEMO_PROTOCOLS := norm/coded,norm,saratoga,cfdp,ltp,ftp/bbr,ftp/cubic
 SLOWLIGHT = $(TARGET)/$(PROFILE)/slowlight
 
-.PHONY: help setup demo build python notebook figures quick check test bench interop reference site fuzz nightly clean
+.PHONY: help setup demo build packages python notebook figures quick check test bench interop reference site fuzz nightly clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -23,6 +23,11 @@ setup: ## install what is missing (packages, Python tools); quiet when nothing i
 build: ## the binary, target/release/slowlight; PROFILE=production optimises across crates
 	@.ci/setup build
 	@cargo build --profile $(PROFILE) --locked --package slowlight
+
+packages: ## archive, .deb, OCI image, wheel, SBOM and sums, in dist/; then installs and runs each
+	@.ci/setup packages
+	@PROFILE=$(PROFILE) .ci/package all
+	@.ci/package-test
 
 python: ## the package in Python, in .venv, with what reports and clusters need
 	@test -x .venv/bin/pip || python3 -m venv .venv

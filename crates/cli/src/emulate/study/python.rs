@@ -89,13 +89,21 @@ pub(super) fn run_on(
     call(CLUSTERS, &rest)
 }
 
-/// Python interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, that of `make python`,
-/// or the system's.
+/// Python interpreter: `$SLOWLIGHT_PYTHON`, that of the environment where pip installed the
+/// program, that of an active environment, that of `make python`, or the system's.
 fn interpreter() -> PathBuf {
+    let own = || environment(&env::current_exe().ok()?);
     let active = || env::var_os("VIRTUAL_ENV").map(|e| PathBuf::from(e).join("bin/python"));
     let made = || Some(PathBuf::from(".venv/bin/python")).filter(|python| python.exists());
     let given = env::var_os("SLOWLIGHT_PYTHON").map(PathBuf::from);
-    given.or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
+    given.or_else(own).or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
+}
+
+/// Python interpreter of the virtual environment that contains a program.
+fn environment(program: &Path) -> Option<PathBuf> {
+    let folder = program.parent()?;
+    let is_environment = folder.parent()?.join("pyvenv.cfg").is_file();
+    is_environment.then(|| folder.join("python"))
 }
 
 /// A module of the Python package that is run.
@@ -155,4 +163,18 @@ fn command(python: &Path, package: Option<&str>) -> anyhow::Result<Command> {
         command.env("PYTHONPATH", env::join_paths(folders)?);
     }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_a_virtual_environment_uses_its_interpreter() {
+        let folder = tempfile::tempdir().expect("a folder for this test");
+        let program = folder.path().join("bin/slowlight");
+        assert_eq!(environment(&program), None);
+        std::fs::write(folder.path().join("pyvenv.cfg"), "").expect("a file in that folder");
+        assert_eq!(environment(&program), Some(folder.path().join("bin/python")));
+    }
 }
