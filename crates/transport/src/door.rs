@@ -1,9 +1,9 @@
 //! A receiver of several protocols at one port.
 //!
 //! A [`Door`] runs one transport per protocol. Each path belongs to the transport whose protocol
-//! its datagrams have ([`begun_with`] decides). It can change to another one only while no transfer
-//! is under way on it. A datagram that no protocol begins with reaches no transport, unless its
-//! path already belongs to one.
+//! its datagrams have ([`begun_with`] decides). It can change to another one only while no
+//! transfer is under way on it. A datagram that no protocol begins with reaches no transport,
+//! unless its path already belongs to one.
 //!
 //! ```
 //! # use transport::door::{self, Door};

@@ -12,6 +12,7 @@ use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use transport::contract::{Directories, Feature};
+use transport::door;
 use transport::quantity::Span;
 use transport::{
     CfdpUser, Configuration, Ended, Event, Progress, Reception, Role, SendRequest, TransferId,
@@ -21,7 +22,9 @@ use ut::Receives;
 
 use super::job::{Ends, Job, SendFile, Wish};
 use super::place::Place;
-use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, losses, put, routes};
+use super::{
+    Driver, LINGER, Linger, Runner, choice, configured, leave, listing, losses, put, routes,
+};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::contacts;
@@ -55,6 +58,9 @@ pub(crate) fn run(job: Job) -> Result<ExitCode> {
     }
     if let Some((loss, segments)) = client.loss {
         losses::remember(&client.ends.to.to_string(), loss, segments);
+    }
+    if client.is_proven {
+        choice::remember(client.ends.to, &client.options.full_protocol()?);
     }
     client.end()
 }
@@ -216,6 +222,8 @@ struct Client {
     lost: Option<&'static str>,
     /// Loss of segments to the peer, and the number of segments that it was measured with.
     loss: Option<(f64, f64)>,
+    /// Whether the peer confirmed the delivery of a file.
+    is_proven: bool,
 }
 
 /// Phase of the command.
@@ -260,6 +268,7 @@ impl Client {
             contact: rt::Contact::Open,
             lost: None,
             loss: None,
+            is_proven: false,
         }
     }
 
@@ -385,6 +394,9 @@ impl Client {
             Event::Ended(mut ended) if self.active() == Some(&ended.id) => {
                 // The next hop confirms the file; its delivery beyond is not reported.
                 ended.is_confirmed &= self.ends.via.is_none();
+                let is_alone = self.is_quick && self.ends.group.is_none();
+                self.is_proven |=
+                    self.wish.is_send() && is_alone && ended.is_success() && ended.is_confirmed;
                 let linger = self.linger(transport);
                 let printed = self.print_end(now, transport, &ended);
                 if ended.is_success() && !linger.until_idle && linger.time >= ANNOUNCED {
@@ -591,7 +603,12 @@ impl Client {
             None => String::new(),
         };
         let serve = if self.wish.is_send() { "" } else { " --serve" };
-        let server = format!("recv --protocol {protocol}{serve}` running there{number}");
+        let or_any = if door::takes(protocol.kind) && serve.is_empty() {
+            " (or `recv` without --protocol)"
+        } else {
+            ""
+        };
+        let server = format!("recv --protocol {protocol}{serve}`{or_any} running there{number}");
         self.screen.print(transfer::silence(to, patience, &server));
     }
 

@@ -1,5 +1,6 @@
 //! Transfers of files over sockets: what their commands have in common.
 
+mod choice;
 mod client;
 mod closing;
 mod job;
@@ -7,6 +8,7 @@ mod listing;
 mod losses;
 mod place;
 mod put;
+mod remembered;
 mod routes;
 mod server;
 mod strangers;
@@ -21,10 +23,12 @@ use engine::{PathId, PathInfo, Time};
 use saratoga::lite;
 use service::api::{ApplicationDriver, DriverError};
 use transport::contract::Spool;
+use transport::protocol::Protocol;
 use transport::quantity::Rate;
 use transport::settings::check_interval;
 use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId, Transport};
 
+pub(crate) use self::choice::{Choice, choose};
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
 pub(crate) use self::place::{BUNDLES, Place, State, TRANSFER, hash};
@@ -100,6 +104,19 @@ pub(crate) fn configured(
     role: Role,
 ) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let protocol = options.full_protocol()?;
+    configured_by(options, protocol, address, given, default, remote, role)
+}
+
+/// [`configured`] for a protocol that is not that of the options.
+fn configured_by(
+    options: &Options,
+    protocol: Protocol,
+    address: SocketAddr,
+    given: Option<u64>,
+    default: u64,
+    remote: Option<u64>,
+    role: Role,
+) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let process = Process {
         role,
         catch_up: CATCH_UP,
