@@ -83,7 +83,7 @@ pub use self::indication::{
     Block, BlockContent, Cause, Failure, Finished, Indication, Limit, PeerError, Report,
     RequestError, SegmentCounts, Stats,
 };
-pub use self::marks::SPOOL_PREFIX;
+pub use self::marks::{RECORD_PREFIX, SPOOL_PREFIX};
 pub use self::profile::profile;
 pub use self::request::{Red, SendRequest};
 pub(crate) use self::session::Session;

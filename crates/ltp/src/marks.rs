@@ -19,6 +19,10 @@ use crate::segment::SessionId;
 /// Prefix of the names of records and working files.
 pub const SPOOL_PREFIX: &str = "ltp-";
 
+/// Common prefix of the keys of all records: of sessions in part, of completed ones, and of blocks
+/// for other engines.
+pub const RECORD_PREFIX: &str = "ltp";
+
 /// Prefix of the keys of records of complete files.
 const DONE_PREFIX: &str = "ltpd-";
 

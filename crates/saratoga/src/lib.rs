@@ -77,7 +77,7 @@ pub use self::indication::{
     About, Failure, Finished, GetRequest, Indication, Limit, Listed, PacketCounts, Put, PutRequest,
     Report, RequestError, Role, SessionId, Stats,
 };
-pub use self::partials::SPOOL_PREFIX;
+pub use self::partials::{RECORD_PREFIX, SPOOL_PREFIX};
 pub use self::profile::profile;
 
 use self::core::{Alarm, Core, Job, Shared, Task};

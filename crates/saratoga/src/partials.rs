@@ -14,6 +14,9 @@ const VERSION: u8 = 1;
 /// Prefix of the keys of records and of the names of working files.
 pub const SPOOL_PREFIX: &str = "sar-";
 
+/// Common prefix of the keys of all records: of files in part, and of received ones.
+pub const RECORD_PREFIX: &str = "sar";
+
 /// Incomplete file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Partial {

@@ -13,13 +13,33 @@ use models::programs::Latency;
 pub struct TransferId {
     text: String,
     originator: Option<u64>,
+    /// Name of its protocol, where several protocols number transfers.
+    protocol: Option<&'static str>,
 }
 
 impl TransferId {
     /// Number with this text form.
     #[must_use]
     pub fn new(text: impl fmt::Display) -> Self {
-        Self { text: text.to_string(), originator: None }
+        Self { text: text.to_string(), originator: None, protocol: None }
+    }
+
+    /// This transfer, as one of a protocol among several.
+    #[must_use]
+    pub fn within(self, protocol: &'static str) -> Self {
+        Self { protocol: Some(protocol), ..self }
+    }
+
+    /// Name of its protocol, if it is one among several.
+    #[must_use]
+    pub fn protocol(&self) -> Option<&'static str> {
+        self.protocol
+    }
+
+    /// Its number within its protocol.
+    #[must_use]
+    pub fn number(&self) -> &str {
+        &self.text
     }
 
     /// This event, for a transfer that the engine of this number began.
@@ -48,6 +68,9 @@ impl From<TransactionId> for TransferId {
 
 impl fmt::Display for TransferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(protocol) = self.protocol {
+            write!(f, "{protocol} ")?;
+        }
         f.write_str(&self.text)
     }
 }
@@ -216,6 +239,42 @@ pub enum Event {
 }
 
 impl Event {
+    /// This event, about transfers of a protocol among several.
+    #[must_use]
+    pub fn within(self, protocol: &'static str) -> Self {
+        match self {
+            Self::Receiving(it) => Self::Receiving(Reception { id: it.id.within(protocol), ..it }),
+            Self::Ended(it) => Self::Ended(Ended { id: it.id.within(protocol), ..it }),
+            Self::Abandoned { id, why } => Self::Abandoned { id: id.within(protocol), why },
+            Self::NoRoom { id, name, bytes } => {
+                Self::NoRoom { id: id.within(protocol), name, bytes }
+            }
+            Self::Continued(id) => Self::Continued(id.within(protocol)),
+            Self::Repeated { id, condition, is_whole } => {
+                Self::Repeated { id: id.within(protocol), condition, is_whole }
+            }
+            Self::Stream(StreamEvent::Opened(id)) => {
+                Self::Stream(StreamEvent::Opened(id.within(protocol)))
+            }
+            Self::Stream(StreamEvent::Readable(id)) => {
+                Self::Stream(StreamEvent::Readable(id.within(protocol)))
+            }
+            Self::Restored(_)
+            | Self::Begins(_)
+            | Self::Latency(..)
+            | Self::Listing(_)
+            | Self::Message { .. }
+            | Self::Relay(_)
+            | Self::Entity(_)
+            | Self::Lost(_)
+            | Self::Left
+            | Self::Notice(_)
+            | Self::Warning(_)
+            | Self::Log(_)
+            | Self::Update => self,
+        }
+    }
+
     /// End of a transfer, if this event is one.
     #[must_use]
     pub fn end(&self) -> Option<Ended> {

@@ -7,6 +7,7 @@ pub mod adapter;
 pub mod contact_plan;
 pub mod contract;
 pub mod dissect;
+pub mod door;
 pub mod event;
 pub mod files;
 pub mod mib;

@@ -34,7 +34,8 @@ pub(crate) struct GetArgs {
 
 /// Fetches a file.
 pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
-    let GetArgs { common, file, name, root, directories } = args;
+    let GetArgs { mut common, file, name, root, directories } = args;
+    common.settle();
     common.check_order("get", &file)?;
     let last = Path::new(&file).file_name().and_then(|name| name.to_str());
     let name = name.or(last.map(str::to_owned));
@@ -48,7 +49,8 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
 }
 
 /// Lists a directory.
-pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
+pub(crate) fn ls(mut args: LsArgs) -> Result<ExitCode> {
+    args.common.settle();
     args.common.check_order("ls", &args.directory)?;
     if args.common.options.protocol.kind.is_entity() {
         return operations::carry_out(Operation::Ls(args));
@@ -57,7 +59,8 @@ pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
 }
 
 /// Deletes a file.
-pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
+pub(crate) fn rm(mut args: RmArgs) -> Result<ExitCode> {
+    args.common.settle();
     args.common.check_order("rm", &args.file)?;
     if args.common.options.protocol.kind.is_entity() {
         return operations::carry_out(Operation::Rm(args));

@@ -11,7 +11,7 @@ use transport::quantity::Span;
 
 use crate::sockets::peers::GroupOptions;
 use crate::sockets::scope;
-use crate::sockets::transfer::resolve;
+use crate::sockets::transfer::resolve_peer;
 
 /// Options of a sender.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ impl SendOptions {
         }
         let joins = kind.has(Feature::Groups);
         let Some(to) = address.filter(|_| joins) else { return Ok(None) };
-        let to = resolve(to)?;
+        let to = resolve_peer(to)?;
         to.ip().is_multicast().then(|| options.reached(to)).transpose()
     }
 

@@ -21,13 +21,14 @@ use cfdp::{
 };
 use engine::{FileName, PathId, Time};
 use serde_json::{Value, json};
+use transport::protocol::Protocol;
 use transport::quantity::Span;
 use transport::{Event, Transport};
 
 use crate::sockets::contacts;
 use crate::sockets::screen::Screen;
 use crate::sockets::session::{self, Driver};
-use crate::sockets::transfer::{self, Options, resolve};
+use crate::sockets::transfer::{self, Options, resolve_peer};
 use crate::stop::stop_flag;
 
 /// Send a request to a CFDP entity
@@ -113,6 +114,10 @@ pub(crate) struct Common {
     #[arg(value_name = "ADDR")]
     address: String,
 
+    /// Protocol, with or without a profile, e.g. cfdp-ltp
+    #[arg(long, default_value = "cfdp", value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
+    protocol: Protocol,
+
     #[command(flatten)]
     pub(crate) options: Options,
 
@@ -134,6 +139,11 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Uses the protocol of the command line from here on.
+    pub(crate) fn settle(&mut self) {
+        self.options.protocol = self.protocol.clone();
+    }
+
     /// Error if the address and the name of a command are swapped.
     pub(crate) fn check_order(&self, command: &str, name: &str) -> Result<()> {
         transfer::check_order(command, &self.address, name).map_err(transfer::usage)
@@ -141,7 +151,7 @@ impl Common {
 
     /// Addresses of the peer and of this end.
     pub(crate) fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
-        let to = resolve(&self.address)?;
+        let to = resolve_peer(&self.address)?;
         Ok((to, transfer::from_address(self.listen.as_deref(), to)?))
     }
 }
@@ -187,6 +197,17 @@ impl Operation {
     }
 
     fn common(&self) -> &Common {
+        match self {
+            Self::Ls(LsArgs { common, .. })
+            | Self::Rm(RmArgs { common, .. })
+            | Self::Status(TransactionArgs { common, .. })
+            | Self::Suspend(TransactionArgs { common, .. })
+            | Self::Resume(TransactionArgs { common, .. })
+            | Self::PutFrom(PutFromArgs { common, .. }) => common,
+        }
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
         match self {
             Self::Ls(LsArgs { common, .. })
             | Self::Rm(RmArgs { common, .. })
@@ -264,7 +285,8 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Sends a request, waits for the response and prints it.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let operation = args.operation;
+    let mut operation = args.operation;
+    operation.common_mut().settle();
     let command = format!("cfdp {}", operation.name());
     operation.common().check_order(&command, operation.file())?;
     carry_out(operation)

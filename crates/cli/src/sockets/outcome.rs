@@ -135,7 +135,7 @@ impl Outcome {
             time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             protocol: protocol.to_string(),
             role: if at_sender { "sender" } else { "receiver" },
-            transaction: id.map(ToString::to_string).unwrap_or_default(),
+            transaction: id.map(|id| id.number().to_owned()).unwrap_or_default(),
             peer: None,
             peer_entity: None,
             file,

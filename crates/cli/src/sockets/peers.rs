@@ -13,13 +13,12 @@ use saratoga::{self, About, Indication, Node, packet::Ability};
 use serde_json::json;
 use transport::quantity::Span;
 
-use crate::sockets::transfer::{self, bind_error};
+use crate::sockets::transfer::{self, PORT, bind_error};
 use crate::stop::stop_flag;
 
-/// Multicast groups and port of Saratoga (draft-wood-tsvwg-saratoga-22 §10).
+/// Multicast groups of Saratoga (draft-wood-tsvwg-saratoga-22 §10).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 108);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6c);
-const PORT: u16 = 7542;
 
 /// Default port of NORM, from the examples of its reference implementation.
 pub(crate) const NORM_PORT: u16 = 6003;

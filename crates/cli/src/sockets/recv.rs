@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
+use transport::protocol::Protocol;
 use tree::Existing;
 
 use crate::sockets::beacons::BeaconOptions;
@@ -14,14 +15,13 @@ use crate::sockets::groups::ReceiveOptions;
 use crate::sockets::peers::GroupOptions;
 use crate::sockets::scope;
 use crate::sockets::session::{self, Routes, Service};
-use crate::sockets::transfer::{self, Options, resolve};
+use crate::sockets::transfer::{self, Options, PORT, resolve};
 
 /// Receive files by CFDP, LTP, NORM or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen on, e.g. 192.0.2.1:7542, or :7542 for all addresses; required without
-    /// --node
-    #[arg(long, value_name = "ADDR", required_unless_present = "node", conflicts_with = "node")]
+    /// Address to listen on, e.g. 192.0.2.1:7542 [default: :7542, which is all addresses]
+    #[arg(long, value_name = "ADDR", conflicts_with = "node")]
     listen: Option<String>,
 
     /// Folder for received files; required without --stream
@@ -31,6 +31,13 @@ pub(crate) struct Args {
     /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename, help_heading = scope::FOLDERS)]
     existing: Existing,
+    /// Protocol, with or without a profile, e.g. ltp or ltp/checkpoints [default: cfdp, ltp, norm
+    /// and saratoga at once]
+    ///
+    /// Without it, the first datagrams of each sender decide. With any protocol but these four,
+    /// both ends need it: cfdp-ltp runs CFDP over LTP, ltp-t over several hops.
+    #[arg(long, value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
+    protocol: Option<Protocol>,
 
     #[command(flatten)]
     options: Options,
@@ -82,11 +89,25 @@ impl Args {
     fn listen(&self) -> Result<SocketAddr> {
         match &self.listen {
             Some(listen) => resolve(listen),
-            None => Ok(([0, 0, 0, 0], 0).into()),
+            None if self.node.node.is_some() => Ok(([0, 0, 0, 0], 0).into()),
+            None => Ok(([0, 0, 0, 0], PORT).into()),
         }
     }
 
-    fn service(&self) -> Result<(Service, Option<Node>)> {
+    /// Uses the protocol of the command line from here on. Returns whether there is none, so that
+    /// any is received.
+    fn settle(&mut self) -> Result<bool> {
+        // Only CFDP has a node.
+        let takes_any = self.protocol.is_none() && self.node.node.is_none();
+        self.options.protocol = self.protocol.take().unwrap_or_default();
+        if takes_any {
+            self.options.check_unsettled()?;
+        }
+        Ok(takes_any)
+    }
+
+    fn service(&mut self) -> Result<(Service, Option<Node>)> {
+        let takes_any = self.settle()?;
         let listen = self.listen()?;
         let kind = self.options.protocol.kind;
         let beacons = self.beacons.beacons(kind, &self.group, listen.ip())?;
@@ -97,6 +118,7 @@ impl Args {
             beacons,
             root: self.root.clone().unwrap_or_default(),
             entity: self.entity,
+            takes_any,
             once: self.once,
             routes: Routes::new(known_peers(&self.peer)?, &self.route)?,
             peers_max: self.peers_max,
@@ -108,7 +130,7 @@ impl Args {
 }
 
 /// Receives until a signal comes, or with `--once` the first transfer has ended.
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
     let (service, node) = args.service().map_err(transfer::usage)?;
     match args.groups.stream {
         Some(to) => session::receive_stream(args.options, &service, &to),

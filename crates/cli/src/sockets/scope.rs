@@ -23,24 +23,30 @@ struct Scope {
     heading: &'static str,
     /// The protocols, in a message.
     title: &'static str,
+    /// One of them.
+    example: &'static str,
     is_taken_by: fn(Kind) -> bool,
 }
 
-const fn scope(heading: &'static str, title: &'static str, is_taken_by: fn(Kind) -> bool) -> Scope {
-    Scope { heading, title, is_taken_by }
+const fn scope(
+    heading: &'static str,
+    (title, example): (&'static str, &'static str),
+    is_taken_by: fn(Kind) -> bool,
+) -> Scope {
+    Scope { heading, title, example, is_taken_by }
 }
 
 const SCOPES: &[Scope] = &[
-    scope(CFDP, CFDP, Kind::is_entity),
-    scope(CFDP_REQUEST, CFDP, Kind::is_entity),
-    scope(CFDP_IN_BUNDLES, "CFDP without a layer below", Kind::has_overlay),
-    scope(CFDP_AND_LTP, CFDP_AND_LTP, Kind::has_peer_numbers),
-    scope(LTP_T, LTP_T, |kind| kind.has(Feature::Relays)),
-    scope(NORM, NORM, |kind| kind.has(Feature::Groups)),
-    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, |kind| {
+    scope(CFDP, (CFDP, "cfdp"), Kind::is_entity),
+    scope(CFDP_REQUEST, (CFDP, "cfdp"), Kind::is_entity),
+    scope(CFDP_IN_BUNDLES, ("CFDP without a layer below", "cfdp"), Kind::has_overlay),
+    scope(CFDP_AND_LTP, (CFDP_AND_LTP, "ltp"), Kind::has_peer_numbers),
+    scope(LTP_T, (LTP_T, "ltp-t"), |kind| kind.has(Feature::Relays)),
+    scope(NORM, (NORM, "norm"), |kind| kind.has(Feature::Groups)),
+    scope(NORM_AND_SARATOGA, (NORM_AND_SARATOGA, "norm"), |kind| {
         kind.has(Feature::Groups) || kind.has(Feature::Directories)
     }),
-    scope(SARATOGA, SARATOGA, |kind| kind.has(Feature::Directories)),
+    scope(SARATOGA, (SARATOGA, "saratoga"), |kind| kind.has(Feature::Directories)),
 ];
 
 /// Options that another protocol has under another name.
@@ -59,15 +65,26 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), Usage
     if let Some((name, matches)) = matches.subcommand() {
         return command.find_subcommand(name).map_or(Ok(()), |below| check(below, matches));
     }
-    let Ok(Some(protocol)) = matches.try_get_one::<Protocol>("protocol") else { return Ok(()) };
+    let Ok(protocol) = matches.try_get_one::<Protocol>("protocol") else { return Ok(()) };
+    // Only CFDP has a node.
+    let has_node = matches.try_contains_id("node").unwrap_or_default();
+    let protocol = protocol.cloned().or_else(|| has_node.then(Protocol::default));
     for option in command.get_arguments() {
         let Some(heading) = option.get_help_heading() else { continue };
         let Some(scope) = SCOPES.iter().find(|scope| scope.heading == heading) else { continue };
         let id = option.get_id().as_str();
         let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
-        if is_given && !(scope.is_taken_by)(protocol.kind) {
-            let option = option.get_long().unwrap_or(id);
-            return Err(Usage(refusal(option, scope.title, protocol)));
+        let name = option.get_long().unwrap_or(id);
+        match &protocol {
+            Some(protocol) if is_given && !(scope.is_taken_by)(protocol.kind) => {
+                return Err(Usage(refusal(name, scope.title, protocol)));
+            }
+            None if is_given => {
+                let Scope { title, example, .. } = scope;
+                let remedy = format!("give the protocol, e.g. --protocol {example}");
+                return Err(Usage(format!("--{name} is for {title}; {remedy}")));
+            }
+            Some(_) | None => {}
         }
     }
     Ok(())
@@ -96,21 +113,34 @@ mod tests {
     #[test]
     fn options_are_for_the_protocols_of_their_heading() {
         for (line, why) in [
-            ("slowlight send f a:1 --command x", "--command is for NORM; CFDP has --message"),
+            (
+                "slowlight send f a:1 --protocol cfdp --command x",
+                "--command is for NORM; CFDP has --message",
+            ),
             ("slowlight send f a:1 --protocol ltp --class 1", "--class is for CFDP, not for ltp"),
             ("slowlight send f --protocol norm --node s", "--node is for CFDP without a layer"),
             (
-                "slowlight recv --listen a:1 --root r --serve",
+                "slowlight recv --protocol cfdp --root r --serve",
                 "--serve is for Saratoga, not for cfdp",
             ),
-            ("slowlight recv --listen a:1 --root r --ttl 2", "--ttl is for NORM and Saratoga"),
+            (
+                "slowlight recv --root r --serve",
+                "--serve is for Saratoga; give the protocol, e.g. --protocol saratoga",
+            ),
+            ("slowlight recv --root r --group 224.1.2.3", "--group is for NORM and Saratoga; give"),
+            ("slowlight recv --root r --peer 3=a:1", "--peer is for CFDP and LTP; give"),
+            ("slowlight send f a:1 --class 1", "--class is for CFDP; give the protocol, e.g. --"),
             ("slowlight get a:1 f --take", "--take is for Saratoga, not for cfdp"),
             ("slowlight cfdp ls a:1 --udp-lite", "--udp-lite is for Saratoga, not for cfdp"),
         ] {
             assert!(refused(line).is_some_and(|message| message.starts_with(why)), "{line}");
         }
         for line in [
-            "slowlight send f a:1 --class 1 --message x",
+            "slowlight send f a:1 --protocol cfdp --class 1 --message x",
+            "slowlight send f a",
+            "slowlight send f --node s",
+            "slowlight recv --root r",
+            "slowlight recv --root r --node s",
             "slowlight send f a:1 --protocol norm/cc --command x",
             "slowlight recv --listen a:1 --root r --protocol ltp --peer 3=a:1",
         ] {

@@ -5,27 +5,40 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use transport::protocol::Protocol;
 use transport::quantity::Span;
 
 use crate::sockets::cfdp_over_node::{Node, NodeOptions};
+use crate::sockets::screen::Screen;
 use crate::sockets::session::{
-    self, BatchOptions, CfdpOptions, Ends, Job, SendBatch, SendFile, Source, Wish,
+    self, BatchOptions, CfdpOptions, Choice, Ends, Job, SendBatch, SendFile, Source, Wish,
 };
-use crate::sockets::transfer::{self, Options, resolve};
+use crate::sockets::transfer::{self, Options, resolve_peer};
 use crate::sockets::{directories, groups, scope};
+
+/// Default number of a receiver.
+const REMOTE_ENTITY: u64 = 2;
 
 /// Send files and folders by CFDP, LTP, NORM or Saratoga
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slowlight send [OPTIONS] <PATH>... <ADDRESS>")]
 pub(crate) struct Args {
     /// Files and folders to send, or - for standard input, and the receiver's address at the end,
-    /// e.g. 192.0.2.1:7542 or host:7542
+    /// e.g. 192.0.2.1:7542 or host [default port: 7542]
     ///
     /// One file is sent as it is. Several files, and folders, are sent as tar archives, which
     /// `slowlight recv` unpacks with modes, times and symbolic links. With --group and --node there
     /// is no address.
     #[arg(required = true, value_name = "PATH... ADDRESS")]
     operands: Vec<PathBuf>,
+
+    /// Protocol, with or without a profile, e.g. ltp or ltp/checkpoints [default: that of the last
+    /// delivery to ADDRESS, else norm/coded, or cfdp if --rate but no --delay of 1 s is given]
+    ///
+    /// A receiver with --protocol needs the same one. cfdp is class 2 unless the MIB sets class 1,
+    /// cfdp-1 is class 1, cfdp-ltp runs over LTP, ltp-t over several hops.
+    #[arg(long, value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
+    protocol: Option<Protocol>,
 
     #[command(flatten)]
     options: Options,
@@ -46,9 +59,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
 
-    /// Entity number of the receiver
-    #[arg(long, value_name = "ID", default_value_t = 2)]
-    remote_entity: u64,
+    /// Entity number of the receiver [default: 2]
+    #[arg(long, value_name = "ID")]
+    remote_entity: Option<u64>,
 
     /// Give up after this time. With CFDP, Saratoga and norm/coded, the same command then resumes;
     /// with LTP and NORM, it restarts
@@ -93,13 +106,42 @@ impl Args {
         }
         let address = paths.pop().context("give a file")?;
         let address = address.to_str().context("the address is not UTF-8")?.to_owned();
-        ensure!(!paths.is_empty(), "give the receiver's address behind {address}, e.g. host:7542");
+        let is_path = !address.contains(':') && Path::new(&address).exists();
+        ensure!(
+            !paths.is_empty() && !is_path,
+            "give the receiver's address behind {address}, e.g. host:7542"
+        );
         if let [path] = paths.as_slice()
             && let Some(file) = path.to_str().filter(|_| !path.exists())
         {
             transfer::check_order("send", &address, file)?;
         }
         Ok(Operands { paths, address: Some(address) })
+    }
+
+    /// Uses the protocol of the command line from here on, or chooses one.
+    fn settle(&mut self, address: Option<&str>) -> Result<()> {
+        self.options.protocol = match self.protocol.take() {
+            Some(protocol) => protocol,
+            // Only CFDP has a node.
+            None if self.node.node.is_some() => Protocol::default(),
+            None => self.choose(address)?,
+        };
+        Ok(())
+    }
+
+    fn choose(&self, address: Option<&str>) -> Result<Protocol> {
+        self.options.check_unsettled()?;
+        let to = resolve_peer(address.context("give the receiver's address")?)?;
+        let has_numbers = self.entity.or(self.remote_entity).is_some();
+        let Choice { protocol, why } = session::choose(&self.options, to, has_numbers)?;
+        let screen = Screen::new(self.options.json);
+        screen.print(format_args!("by {protocol}: {why}; --protocol takes another"));
+        Ok(protocol)
+    }
+
+    fn remote_entity(&self) -> u64 {
+        self.remote_entity.unwrap_or(REMOTE_ENTITY)
     }
 
     /// Addresses and numbers of both ends.
@@ -112,10 +154,10 @@ impl Args {
         let group = self.groups.group(protocol.kind, address)?;
         let to = match group {
             Some(group) => group.address,
-            None => resolve(address.context("give the receiver's address")?)?,
+            None => resolve_peer(address.context("give the receiver's address")?)?,
         };
         let listen = transfer::from_address(self.listen.as_deref(), to)?;
-        let (entity, remote_entity, via) = (self.entity, self.remote_entity, self.via);
+        let (entity, remote_entity, via) = (self.entity, self.remote_entity(), self.via);
         Ok(Ends { to, group, listen, entity, remote_entity, via })
     }
 
@@ -123,7 +165,7 @@ impl Args {
     fn route(&self, address: Option<&str>) -> Result<(Ends, Option<Node>)> {
         let node = self.node.open(&self.options, self.entity)?;
         let ends = match &node {
-            Some(node) => Ends::at_node(node.entity, self.remote_entity),
+            Some(node) => Ends::at_node(node.entity, self.remote_entity()),
             None => self.ends(address)?,
         };
         Ok((ends, node))
@@ -186,9 +228,10 @@ impl Args {
 
 /// Sends the files; returns after delivery, or once they are sent if the protocol does not confirm
 /// delivery.
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
     let Operands { paths, address } = args.operands().map_err(transfer::usage)?;
     let address = address.as_deref();
+    args.settle(address).map_err(transfer::usage)?;
     match paths.as_slice() {
         [path] if args.groups.stream => args.send_stream(path, address),
         [path] if path == Path::new(STANDARD_INPUT) => {

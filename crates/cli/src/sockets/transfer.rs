@@ -1,10 +1,10 @@
 //! Options and addresses that both ends of a transfer have in common.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use engine::PathInfo;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Size, Span};
@@ -12,6 +12,9 @@ use transport::quantity::{Rate, Size, Span};
 use crate::show;
 use crate::sockets::contacts::ContactOptions;
 use crate::sockets::scope;
+
+/// Default UDP port of receivers, which Saratoga has registered.
+pub(crate) const PORT: u16 = 7542;
 
 /// Bytes of Ethernet's header, which a rate counts.
 const ETHERNET: usize = 14;
@@ -52,11 +55,8 @@ pub(crate) fn silence(to: SocketAddr, waited: Duration, server: &str) -> String 
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Protocol, with or without a profile, e.g. ltp or ltp/checkpoints
-    ///
-    /// cfdp is class 2 unless the MIB sets class 1, cfdp-1 is class 1, cfdp-ltp runs over LTP, ltp-t
-    /// over several hops.
-    #[arg(long, default_value = "cfdp", value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
+    /// The protocol: that of the command's own option, whose default differs.
+    #[arg(skip)]
     pub(crate) protocol: Protocol,
 
     /// Send rate including headers; 0: unlimited [default: the MIB's, or 0; NORM adapts to the
@@ -166,6 +166,17 @@ impl Options {
         Ok(protocol)
     }
 
+    /// Error if an option needs the protocol of the command line, which has none.
+    pub(crate) fn check_unsettled(&self) -> Result<()> {
+        let given = [(self.profile.is_some(), "--profile"), (self.mib.is_some(), "--mib")];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => {
+                bail!("{option} is for one protocol; give the protocol, e.g. --protocol cfdp")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Light time of --delay, or zero.
     pub(crate) fn light_time(&self) -> Duration {
         self.delay.map_or(Duration::ZERO, Span::duration)
@@ -186,6 +197,18 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
         anyhow!("address {text:?} cannot be used; {remedy}: {error}")
     })?;
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
+}
+
+/// Address of a peer, with [`PORT`] if the text has none: `host`, `192.0.2.7` or `2001:db8::7`.
+pub(crate) fn resolve_peer(text: &str) -> Result<SocketAddr> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok((address, PORT).into()),
+        Err(_) if !is_number && (!text.contains(':') || text.ends_with(']')) => {
+            resolve(&format!("{text}:{PORT}"))
+        }
+        Err(_) => resolve(text),
+    }
 }
 
 /// Error if an address stands in the place of a file and the file in that of the address: the
@@ -268,6 +291,12 @@ mod tests {
         assert_eq!(resolve("127.0.0.1:80").unwrap().port(), 80);
         assert_eq!(resolve(":80").unwrap(), "0.0.0.0:80".parse().unwrap());
         assert!(resolve("127.0.0.1").unwrap_err().to_string().contains("no port"));
+        let peer = |text: &str| resolve_peer(text).unwrap().to_string();
+        assert_eq!(peer("127.0.0.1"), "127.0.0.1:7542");
+        assert_eq!(peer("127.0.0.1:80"), "127.0.0.1:80");
+        assert_eq!((peer("::1"), peer("[::1]")), ("[::1]:7542".into(), "[::1]:7542".into()));
+        assert_eq!(peer("[::1]:80"), "[::1]:80");
+        assert!(resolve_peer("7542").unwrap_err().to_string().contains("only a port"));
         assert!(resolve("127.0.0.1:x").unwrap_err().to_string().contains("127.0.0.1:x"));
     }
 

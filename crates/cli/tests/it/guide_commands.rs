@@ -38,8 +38,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// Beginnings of blocks that run here.
 const HERE: &[&str] = &[
-    "mkdir inbox\nslowlight recv --protocol cfdp",
-    "slowlight send --protocol cfdp image.raw 192.0.2.7:7542 --rate \"40 Mbit/s\"\n",
+    "mkdir inbox\nslowlight recv --root inbox",
+    "slowlight send image.raw 192.0.2.7 --rate \"40 Mbit/s\"\n",
     "slowlight send --protocol cfdp image.raw 127.0.0.1:7542",
     "head -c 2000000",
     "# 1. One archive",

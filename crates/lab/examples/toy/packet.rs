@@ -24,6 +24,7 @@ pub(crate) const DISSECTOR: Dissector = Dissector {
     line: Some(|datagram| Packet::decode(datagram).map(|packet| packet.to_string())),
     plausible: |datagram| Packet::decode(datagram).map(drop),
     split: |packet| vec![packet],
+    begins: |_| false,
     describe,
 };
 

@@ -56,6 +56,10 @@ impl Adapter for Ltp {
         const { &[Spool::with_prefix(ltp::SPOOL_PREFIX), Spool::with_prefix(ltpt::SPOOL_PREFIX)] }
     }
 
+    fn record_prefixes(&self) -> &'static [&'static str] {
+        &[ltp::RECORD_PREFIX]
+    }
+
     fn configuration(
         &self,
         protocol: &Protocol,

@@ -72,6 +72,10 @@ impl Adapter for Norm {
         NORM_SPOOLS
     }
 
+    fn record_prefixes(&self) -> &'static [&'static str] {
+        &[norm::SPOOL_PREFIX]
+    }
+
     fn configuration(
         &self,
         protocol: &Protocol,

@@ -92,6 +92,10 @@ impl Adapter for Saratoga {
         SARATOGA_SPOOLS
     }
 
+    fn record_prefixes(&self) -> &'static [&'static str] {
+        &[saratoga::RECORD_PREFIX]
+    }
+
     fn resumes(&self, kind: Kind) -> bool {
         kind.is_reliable()
     }

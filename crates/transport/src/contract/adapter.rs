@@ -30,6 +30,11 @@ pub trait Adapter: Schema {
         &[]
     }
 
+    /// Prefixes of the keys of all its records, which no other protocol of a store has.
+    fn record_prefixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether the same request resumes an interrupted transfer.
     fn resumes(&self, _kind: Kind) -> bool {
         false

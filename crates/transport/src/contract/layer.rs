@@ -83,6 +83,8 @@ pub enum Feature {
     Typed,
     /// Congestion control, with any profile.
     Controlled,
+    /// Receivers recognise it by the first datagrams of a sender.
+    Recognised,
 }
 
 impl Feature {

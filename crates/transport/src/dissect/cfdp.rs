@@ -7,7 +7,14 @@ use super::{Described, Dissector, by_length};
 
 /// Reader of CFDP PDUs.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "CFDP", line: Some(line), split, plausible: |_| Ok(()), describe };
+    Dissector { title: "CFDP", line: Some(line), split, plausible: |_| Ok(()), begins, describe };
+
+fn begins(datagram: &[u8]) -> bool {
+    Pdu::decode(datagram).is_ok_and(|pdu| {
+        let is_known = !matches!(pdu.body, Body::Unknown { .. });
+        is_known && pdu.to_vec().is_ok_and(|bytes| bytes == datagram)
+    })
+}
 
 fn split(packet: &[u8]) -> Vec<&[u8]> {
     by_length(packet, Pdu::len_of_first)

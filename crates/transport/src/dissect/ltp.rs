@@ -1,13 +1,25 @@
 //! Segments of LTP.
 
-use ltp::segment::{Body, Segment};
+use ltp::segment::{Body, End, Segment};
 use wire::DecodeError;
 
 use super::{Described, Dissector, by_length};
 
 /// Reader of LTP segments.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "LTP", line: Some(line), split, plausible: |_| Ok(()), describe };
+    Dissector { title: "LTP", line: Some(line), split, plausible: |_| Ok(()), begins, describe };
+
+/// A sender may cancel a session of which a restarted receiver knows nothing.
+fn begins(datagram: &[u8]) -> bool {
+    Segment::decode(datagram).is_ok_and(|segment| {
+        let is_first = match segment.body {
+            Body::Data(data) => data.service == ltp::FILE_SERVICE,
+            Body::Cancel { by, .. } => by == End::Sender,
+            Body::Report(_) | Body::ReportAck { .. } | Body::CancelAck { .. } => false,
+        };
+        is_first && segment.to_vec().is_ok_and(|bytes| bytes == datagram)
+    })
+}
 
 fn split(packet: &[u8]) -> Vec<&[u8]> {
     by_length(packet, Segment::len_of_first)

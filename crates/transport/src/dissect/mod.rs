@@ -36,6 +36,9 @@ pub struct Dissector {
     /// Check against chance matches, where the protocol is guessed: fields that almost any bytes
     /// could contain do not count.
     pub plausible: fn(&[u8]) -> Result<(), DecodeError>,
+    /// Whether a sender can begin with a datagram: every length adds up, every fixed or reserved
+    /// field has its value, and nothing is left over.
+    pub begins: fn(&[u8]) -> bool,
     /// Kind of a packet for a trace.
     pub describe: fn(&[u8]) -> Described,
 }
@@ -161,6 +164,24 @@ pub fn other_than(own: &Dissector, datagram: &[u8]) -> Option<&'static Dissector
     readers.next().is_none().then_some(first)
 }
 
+/// Protocol whose sender begins with a datagram, of those that transfer files in datagrams; `None`
+/// if it is none's.
+///
+/// The first bytes of several protocols can be equal: 0x20 to 0x24 begin PDUs of CFDP as well as
+/// packets of Saratoga, and version 0 of CFDP has the numbers of LTP and NORM. If several readers
+/// accept all of a datagram, the first of this order has it, by the strictness of the length:
+///
+/// | Protocol | Its datagram |
+/// |---|---|
+/// | CFDP | one PDU whose header has its exact length, of a known directive |
+/// | LTP | one data segment of the file service, or a sender's cancellation, of exact length |
+/// | Saratoga | version 1: a beacon, REQUEST, METADATA or DATA, without reserved flags |
+/// | NORM | NORM_INFO, NORM_DATA or a defined NORM_CMD, whose header has its exact length |
+#[must_use]
+pub fn begun_with(datagram: &[u8]) -> Option<&'static Dissector> {
+    OF_FILES.into_iter().find(|reader| (reader.begins)(datagram))
+}
+
 /// Description of a packet in a world that uses these protocols, by the first that can read it.
 #[must_use]
 pub fn describe(dissectors: &[&Dissector], packet: &[u8]) -> Described {
@@ -275,6 +296,41 @@ mod tests {
                 let expected = (own != sender).then_some(sender);
                 assert_eq!(other_than(own, &datagram), expected, "{sender} at {own}");
             }
+            assert_eq!(begun_with(&datagram), Some(sender));
+        }
+    }
+
+    /// Golden datagrams of a crate.
+    fn golden(name: &str) -> Vec<(String, Vec<u8>)> {
+        let folder = format!("{}/../{name}/testdata", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let vectors = files.map(|file| {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            let digits: String = lines.flat_map(str::split_whitespace).collect();
+            let byte = |at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap();
+            let bytes = (0..digits.len() / 2).map(byte).collect();
+            (file.file_name().into_string().unwrap(), bytes)
+        });
+        vectors.collect()
+    }
+
+    #[test]
+    fn golden_datagrams_are_of_their_protocol() {
+        for (reader, name) in [(&cfdp::DISSECTOR, "cfdp"), (&norm::DISSECTOR, "norm")] {
+            let mut known = 0;
+            for (file, datagram) in golden(name) {
+                if file.starts_with("fec_") {
+                    // Symbols of a code.
+                    continue;
+                }
+                let of_receivers = ["nack", "ack_cc", "ack_flush"];
+                let is_first = !of_receivers.iter().any(|kind| file.starts_with(kind));
+                let expected = is_first.then_some(reader);
+                assert_eq!(begun_with(&datagram), expected, "{name} {file}");
+                known += usize::from(is_first);
+            }
+            assert!(known > 8, "{known} vectors of {name}");
         }
     }
 

@@ -7,7 +7,20 @@ use super::{Described, Dissector, by_likeness, single};
 
 /// Reader of NORM messages.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "NORM", line: Some(line), split, plausible, describe };
+    Dissector { title: "NORM", line: Some(line), split, plausible, begins, describe };
+
+/// Only receivers send other messages.
+fn begins(datagram: &[u8]) -> bool {
+    Message::decode(datagram).is_ok_and(|message| {
+        let is_first = match message.body {
+            Body::Info(_) | Body::Data(_) => true,
+            Body::Command(Command::Other { .. }) => false,
+            Body::Command(_) => true,
+            Body::Nack(_) | Body::Ack(_) | Body::Report(_) => false,
+        };
+        is_first && message.to_vec().is_ok_and(|bytes| bytes == datagram)
+    })
+}
 
 /// Messages of one sender with consecutive sequence numbers.
 fn split(packet: &[u8]) -> Vec<&[u8]> {

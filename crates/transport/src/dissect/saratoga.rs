@@ -7,7 +7,19 @@ use super::{Described, Dissector, ETHERNET_MAX, by_likeness, single};
 
 /// Reader of Saratoga packets, of either version.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "Saratoga", line: Some(line), split, plausible, describe };
+    Dissector { title: "Saratoga", line: Some(line), split, plausible, begins, describe };
+
+/// Version 0 has no put.
+fn begins(datagram: &[u8]) -> bool {
+    Packet::decode(datagram).is_ok_and(|packet| {
+        let is_first = match &packet {
+            Packet::Beacon(beacon) => !beacon.eid.is_empty() && is_text(beacon.eid),
+            Packet::Request(_) | Packet::Metadata(_) | Packet::Data(_) => true,
+            Packet::Status(_) => false,
+        };
+        is_first && packet.to_vec().is_ok_and(|bytes| bytes == datagram)
+    })
+}
 
 /// DATA packets of one session. Those of a packet that fits Ethernet must also follow each other
 /// in the file: its data could look like a header.

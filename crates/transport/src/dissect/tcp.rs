@@ -6,8 +6,14 @@ use wire::ip::Ipv4;
 use super::{Described, Dissector, single};
 
 /// Reader of TCP and SCPS-TP packets.
-pub const DISSECTOR: Dissector =
-    Dissector { title: "TCP", line: None, split: single, plausible: |_| Ok(()), describe };
+pub const DISSECTOR: Dissector = Dissector {
+    title: "TCP",
+    line: None,
+    split: single,
+    plausible: |_| Ok(()),
+    begins: |_| false,
+    describe,
+};
 
 /// Description of an IP packet with TCP: its flags SYN, FIN and RST, or else whether it carries
 /// data or only an acknowledgment, and its sequence number.

@@ -10,6 +10,7 @@ pub const DISSECTOR: Dissector = Dissector {
     line: None,
     split: single,
     plausible: |_| Ok(()),
+    begins: |_| false,
     describe,
 };
 

@@ -149,7 +149,13 @@ pub const LAYERS: &[Layer] = &[
     cfdp_layer(
         "cfdp",
         &[Service::Datagrams, Service::Blocks, Service::Bundles],
-        &[Feature::Entity, Feature::ClassOfMib, Feature::PeerNumbers, Feature::Forwards],
+        &[
+            Feature::Entity,
+            Feature::ClassOfMib,
+            Feature::PeerNumbers,
+            Feature::Forwards,
+            Feature::Recognised,
+        ],
     ),
     Layer {
         red: Red::None,
@@ -159,7 +165,10 @@ pub const LAYERS: &[Layer] = &[
             &[Feature::Entity, Feature::PeerNumbers, Feature::Forwards],
         )
     },
-    ltp_layer("ltp", &[Service::Files, Service::Blocks, Service::Convergence], Red::All),
+    Layer {
+        features: &[Feature::PeerNumbers, Feature::Recognised],
+        ..ltp_layer("ltp", &[Service::Files, Service::Blocks, Service::Convergence], Red::All)
+    },
     ltp_layer("ltp-green", &[Service::Files, Service::Blocks, Service::Convergence], Red::None),
     ltp_layer("ltp-1k-red", &[Service::Files, Service::Convergence], Red::Prefix(1000)),
     Layer {
@@ -167,6 +176,7 @@ pub const LAYERS: &[Layer] = &[
         ..ltp_layer("ltp-t", &[Service::Files], Red::All)
     },
     Layer {
+        features: &[Feature::Directories, Feature::Recognised],
         tried: (&[None], &["tfrc"]),
         ..saratoga_layer("saratoga", &[Service::Files, Service::Convergence])
     },
@@ -178,7 +188,10 @@ pub const LAYERS: &[Layer] = &[
     },
     Layer {
         tried: (&[None, Some("coded"), Some("coded-eager")], &["cc", "coded-cc"]),
-        ..norm_layer("norm", &[Feature::Multicast, Feature::Groups, Feature::InOrder])
+        ..norm_layer(
+            "norm",
+            &[Feature::Multicast, Feature::Groups, Feature::InOrder, Feature::Recognised],
+        )
     },
     norm_layer(
         "norm-fec",

@@ -21,7 +21,9 @@ use ut::Receives;
 use super::job::{Ends, Errand, Job, Wish};
 use super::place::Place;
 use super::watch::{Watch, has_answered, is_acknowledged, replies_below};
-use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, losses, put, routes};
+use super::{
+    Driver, LINGER, Linger, Runner, choice, configured, leave, listing, losses, put, routes,
+};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::contacts;
@@ -60,6 +62,9 @@ pub(crate) fn run(mut job: Job) -> Result<ExitCode> {
     }
     if let Some((loss, segments)) = client.loss {
         losses::remember(&client.ends.to.to_string(), loss, segments);
+    }
+    if client.is_proven {
+        choice::remember(client.ends.to, &client.options.full_protocol()?);
     }
     client.end()
 }
@@ -218,6 +223,8 @@ struct Client {
     lost: Option<&'static str>,
     /// Loss of segments to the peer, and the number of segments that it was measured with.
     loss: Option<(f64, f64)>,
+    /// Whether the peer confirmed the delivery of a file.
+    is_proven: bool,
 }
 
 /// Phase of the command.
@@ -259,6 +266,7 @@ impl Client {
             watch,
             lost: None,
             loss: None,
+            is_proven: false,
         }
     }
 
@@ -384,6 +392,9 @@ impl Client {
             Event::Ended(mut ended) if self.active() == Some(&ended.id) => {
                 // The next hop confirms the file; its delivery beyond is not reported.
                 ended.is_confirmed &= self.ends.via.is_none();
+                let is_alone = self.watch.is_quick && self.ends.group.is_none();
+                self.is_proven |=
+                    self.wish.is_send() && is_alone && ended.is_success() && ended.is_confirmed;
                 let linger = self.linger(transport);
                 let printed = self.print_end(now, transport, &ended);
                 if ended.is_success() && !linger.until_idle && linger.time >= ANNOUNCED {

@@ -1,6 +1,7 @@
 //! Transfers of files over sockets: what their commands have in common.
 
 mod batch;
+mod choice;
 mod client;
 mod closing;
 mod job;
@@ -8,6 +9,7 @@ mod listing;
 mod losses;
 mod place;
 mod put;
+mod remembered;
 mod routes;
 mod server;
 mod strangers;
@@ -23,11 +25,13 @@ use engine::{PathId, PathInfo, Time};
 use saratoga::lite;
 use service::api::{ApplicationDriver, DriverError};
 use transport::contract::Spool;
+use transport::protocol::Protocol;
 use transport::quantity::Rate;
 use transport::settings::check_interval;
 use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId, Transport};
 
 pub(crate) use self::batch::{BatchOptions, Journal, PACK, SendBatch, label, run as run_batch};
+pub(crate) use self::choice::{Choice, choose};
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
 pub(crate) use self::place::{BUNDLES, State, TRANSFER, hash};
@@ -110,6 +114,19 @@ pub(crate) fn configured(
     role: Role,
 ) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let protocol = options.full_protocol()?;
+    configured_by(options, protocol, address, given, default, remote, role)
+}
+
+/// [`configured`] for a protocol that is not that of the options.
+fn configured_by(
+    options: &Options,
+    protocol: Protocol,
+    address: SocketAddr,
+    given: Option<u64>,
+    default: u64,
+    remote: Option<u64>,
+    role: Role,
+) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let process = Process {
         role,
         catch_up: CATCH_UP,

@@ -11,6 +11,8 @@ use crossbeam_channel::Receiver;
 use engine::{PathId, Time};
 use ltp::ltpt;
 use transport::contract::Feature;
+use transport::door::{self, Door};
+use transport::protocol::{Kind, Protocol};
 use transport::{Configuration, Ended, Event, Reception, Role, TransferId, Transport};
 use tree::{Existing, Unpacked};
 use ut::Receives;
@@ -42,6 +44,8 @@ pub(crate) struct Service {
     pub(crate) root: PathBuf,
     /// The number given to this end, if any.
     pub(crate) entity: Option<u64>,
+    /// Whether the first datagrams of each peer decide about the protocol.
+    pub(crate) takes_any: bool,
     /// Whether to exit after the first file.
     pub(crate) once: bool,
     pub(crate) peers_max: usize,
@@ -81,12 +85,15 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
         let config =
             rt::StoreConfig { unpack: Some(unpack), ..rt::StoreConfig::new(&service.root) };
         let mut store = rt::FileStore::open(config, &waker)?;
-        super::sweep(&mut store, options.protocol.kind.adapter().spools())?;
+        for protocol in protocols(&options, &service) {
+            super::sweep(&mut store, protocol.kind.adapter().spools())?;
+        }
         Ok(store)
     };
     let Some(mut node) = node else {
         let store = open_store()?;
-        let driver = open(&options, &service, store, waker, &screen)?;
+        let opened = if service.takes_any { open_door } else { open };
+        let driver = opened(&options, &service, store, waker, &screen)?;
         return Ok((
             Runner::Socket(Box::new(driver)),
             Server::new(options, service, screen, unpacked),
@@ -101,6 +108,56 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
         service.root.display()
     ));
     Ok((Runner::Node(Box::new(driver)), Server::new(options, service, screen, unpacked)))
+}
+
+/// Protocols that the service receives.
+fn protocols(options: &Options, service: &Service) -> Vec<Protocol> {
+    if service.takes_any { door::protocols().collect() } else { vec![options.protocol.clone()] }
+}
+
+/// The driver of a socket where the first datagrams of each peer decide about the protocol.
+fn open_door(
+    options: &Options,
+    service: &Service,
+    store: rt::FileStore,
+    waker: rt::Waker,
+    screen: &Screen,
+) -> Result<Driver> {
+    let mut members = Vec::new();
+    let mut info = None;
+    for protocol in protocols(options, service) {
+        let (address, number) = (service.listen, service.entity);
+        let (mut configuration, path) = super::configured_by(
+            options,
+            protocol.clone(),
+            address,
+            number,
+            ENTITY,
+            None,
+            service.role,
+        )?;
+        configuration.store_unnamed(None);
+        info.get_or_insert(path);
+        members.push((configuration, protocol));
+    }
+    let path = info.context("no protocol")?;
+    let door = Door::new(&members, &mut rt::entropy().context("no entropy")?);
+    let settings = rt::Config {
+        peers_max: service.peers_max,
+        tick: TICK,
+        ..rt::Config::new(service.listen, path)
+    };
+    let mut driver = super::open(settings, Box::new(door), store, waker)?;
+    let own = service.entity.unwrap_or(ENTITY);
+    options.contacts.follow(&mut driver, own, None, options.light_time())?;
+    let names: Vec<_> = members.iter().map(|(_, protocol)| protocol.to_string()).collect();
+    screen.print(format_args!(
+        "receiving on {} into {} by {}",
+        driver.local(),
+        service.root.display(),
+        names.join(", ")
+    ));
+    Ok(driver)
 }
 
 /// The driver of a server's socket.
@@ -245,7 +302,8 @@ impl Server {
         screen: Screen,
         unpacked: Receiver<Unpacked>,
     ) -> Self {
-        let strangers = Strangers::new(&options.protocol);
+        let own = (!service.takes_any).then_some(&options.protocol);
+        let strangers = Strangers::new(own);
         Self {
             options,
             service,
@@ -299,6 +357,12 @@ impl Server {
         for unpacked in self.unpacked.try_iter() {
             self.screen.print(outcome::unpacked_line(&unpacked));
         }
+    }
+
+    /// Protocol of a transfer.
+    fn protocol(&self, id: &TransferId) -> Protocol {
+        let kind = id.protocol().and_then(Kind::named);
+        kind.map_or_else(|| self.options.protocol.clone(), Protocol::plain)
     }
 
     /// Checks the free space, which beacons announce, at intervals.
@@ -402,7 +466,7 @@ impl Server {
             under_way.bar.clear();
         }
         let file = self.service.root.join(ended.local_name());
-        let outcome = Outcome::from_ended(&self.options.protocol, ended, file, measures);
+        let outcome = Outcome::from_ended(&self.protocol(&ended.id), ended, file, measures);
         let (id, name) = (&ended.id, ended.local_name());
         let has_file = ended.transaction.is_none() || !name.is_empty();
         let name = match name {
@@ -423,7 +487,7 @@ impl Server {
         if self.options.json {
             self.failure = outcome.print().err();
         }
-        if self.first.is_none() && measures.resumed && transport.cfdp().is_some() {
+        if self.first.is_none() && measures.resumed && ended.transaction.is_some() {
             // A transfer that an earlier process had almost completed ends before its sender is
             // known, which receives the end on request.
             self.is_repeated = transport.transfers().iter().all(|report| report.id != ended.id);
@@ -455,7 +519,7 @@ impl Server {
         self.screen.print(format_args!("{id}: given up: {why}"));
         if self.options.json {
             let outcome = Outcome::given_up(
-                &self.options.protocol,
+                &self.protocol(id),
                 false,
                 Some(id),
                 self.service.root.clone(),

@@ -25,8 +25,10 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    pub(super) fn new(own: &Protocol) -> Self {
-        Self { own: own.kind.dissector(), reported: BTreeSet::new(), left: (BURST, Time::ZERO) }
+    /// Without a protocol of this end, nobody is a stranger.
+    pub(super) fn new(own: Option<&Protocol>) -> Self {
+        let own = own.and_then(|own| own.kind.dissector());
+        Self { own, reported: BTreeSet::new(), left: (BURST, Time::ZERO) }
     }
 
     /// Message about a peer, if its datagram is one of another protocol.
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn each_peer_is_reported_once_and_floods_are_not() {
-        let mut strangers = Strangers::new(&"cfdp".parse().expect("a protocol"));
+        let mut strangers = Strangers::new(Some(&"cfdp".parse().expect("a protocol")));
         let ltp = [0, 1, 2, 0, 1, 0, 4, 1, 2, 3, 4];
         let mut reports = |at: u64, ports: std::ops::Range<u16>| {
             let now = Time::ZERO + Duration::from_secs(at);

@@ -359,7 +359,7 @@ fn receiver(
         Box::new(file)
     };
     screen.print(format_args!("receiving a stream on {} by {}", driver.local(), options.protocol));
-    let strangers = Strangers::new(&options.protocol);
+    let strangers = Strangers::new(Some(&options.protocol));
     let view = View::new(options, screen, to.to_owned(), "stream", Time::ZERO);
     let closing = Closing::default();
     let reader = Reader { output, id: None, is_begun: false, closing, strangers, view };

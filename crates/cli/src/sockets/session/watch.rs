@@ -7,6 +7,7 @@ use cfdp::PutRequest;
 use cfdp::pdu::TransmissionMode;
 use engine::Time;
 use transport::contract::Feature;
+use transport::door;
 use transport::protocol::Protocol;
 use transport::{CfdpUser, Transport};
 
@@ -99,7 +100,13 @@ impl Watch {
         }
         self.is_warned = true;
         let number = put.map(|put| format!(" as entity {}", put.destination)).unwrap_or_default();
-        let server = format!("recv --protocol {}{serve}` running there{number}", self.protocol);
+        let or_any = if door::takes(self.protocol.kind) && serve.is_empty() {
+            " (or `recv` without --protocol)"
+        } else {
+            ""
+        };
+        let server =
+            format!("recv --protocol {}{serve}`{or_any} running there{number}", self.protocol);
         screen.print(transfer::silence(self.to, self.patience, &server));
     }
 }

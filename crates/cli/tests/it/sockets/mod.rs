@@ -5,6 +5,7 @@
 mod carried;
 mod changes;
 mod crowds;
+mod door;
 mod folders;
 mod hops;
 mod norm;

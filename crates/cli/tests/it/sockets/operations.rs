@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::process::{Ended, Running, program, silent};
+use super::process::{Ended, Running, program, protocol, silent};
 
 /// An entity that receives, its root and its address.
 struct Server {
@@ -18,6 +18,7 @@ impl Server {
         std::fs::create_dir(&root).unwrap();
         std::fs::write(place.path().join("mib.toml"), mib).unwrap();
         let mut command = program(&["recv", "--listen", "127.0.0.1:0", "--entity", entity]);
+        command.args(protocol(more));
         command.arg("--root").arg(&root).arg("--mib").arg(place.path().join("mib.toml"));
         command.args(more);
         let mut process = Running::of(command);
@@ -39,6 +40,7 @@ impl Server {
 
 fn send(file: &Path, address: &str, state: &Path, more: &[&str]) -> Running {
     let mut command = program(&["send"]);
+    command.args(protocol(more));
     command.arg(file).arg(address).arg("--state").arg(state);
     command.args(["--linger", "100 ms"]).args(more);
     Running::of(command)

@@ -30,7 +30,14 @@ pub(crate) struct Ended {
 pub(crate) fn program<T: AsRef<OsStr>>(arguments: &[T]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
     command.args(arguments);
+    // Not in the user's state folder.
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
+}
+
+/// Option for CFDP, unless a test has another protocol.
+pub(crate) fn protocol(more: &[&str]) -> &'static [&'static str] {
+    if more.contains(&"--protocol") { &[] } else { &["--protocol", "cfdp"] }
 }
 
 impl Running {
@@ -154,10 +161,14 @@ impl Place {
 
     /// Starts a receiver; also returns its listening address.
     pub(crate) fn recv(&self, protocol: &str, listen: &str, more: &[&str]) -> (Running, String) {
+        self.recv_any(listen, &[&["--protocol", protocol], more].concat())
+    }
+
+    /// Starts a receiver of any protocol; also returns its listening address.
+    pub(crate) fn recv_any(&self, listen: &str, more: &[&str]) -> (Running, String) {
         let root = self.root("");
-        let arguments = ["recv", "--protocol", protocol, "--json", "--listen", listen, "--root"];
-        let mut running =
-            Running::start(&[&arguments, &[root.to_str().unwrap()][..], more].concat());
+        let arguments = ["recv", "--json", "--listen", listen, "--root", root.to_str().unwrap()];
+        let mut running = Running::start(&[&arguments, more].concat());
         let address = running.address();
         (running, address)
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::process::{LIMIT, Running, await_that, make, program, silent, working_files};
+use super::process::{LIMIT, Running, await_that, make, program, protocol, silent, working_files};
 
 /// Directories of one test.
 struct Place {
@@ -49,7 +49,7 @@ impl Place {
         if !more.contains(&"--linger") && !more.contains(&"--delay") {
             command.args(["--linger", "100 ms"]);
         }
-        command.args(more);
+        command.args(protocol(more)).args(more);
         Running::of(command)
     }
 
@@ -63,7 +63,7 @@ impl Place {
     /// Receiver and its listening address.
     fn recv(&self, listen: &str, more: &[&str]) -> (Running, String) {
         let mut command = program(&["recv", "--listen", listen, "--json", "--root"]);
-        command.arg(self.root()).args(more);
+        command.arg(self.root()).args(protocol(more)).args(more);
         let mut running = Running::of(command);
         let address = running.address();
         (running, address)
@@ -281,7 +281,7 @@ fn usage_errors_exit_with_2() {
         (vec!["send".into(), text(&file), "127.0.0.1:0".into()], "port 0"),
         (vec!["send".into(), text(&missing), address.clone()], "missing"),
         (vec!["send".into(), "/dev/null".into(), address.clone()], "not a regular file"),
-        (vec!["send".into(), text(&file), "127.0.0.1".into()], "no port"),
+        (vec!["send".into(), text(&file), "7542".into()], "only a port"),
         (vec!["send".into(), text(&file), "127.0.0.1:x".into()], "127.0.0.1:x"),
         (vec!["send".into(), text(&file), address.clone(), "--rate".into(), "10".into()], "unit"),
         (vec!["send".into(), text(&file), address.clone(), "--class".into(), "3".into()], "class"),

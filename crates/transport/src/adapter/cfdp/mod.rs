@@ -138,6 +138,13 @@ impl Adapter for Cfdp {
         }
     }
 
+    fn record_prefixes(&self) -> &'static [&'static str] {
+        match self {
+            Self::OverDatagrams => &[cfdp::RECORD_PREFIX],
+            Self::OverLtp => &[cfdp::RECORD_PREFIX, ltp::RECORD_PREFIX],
+        }
+    }
+
     fn resumes(&self, _kind: Kind) -> bool {
         true
     }

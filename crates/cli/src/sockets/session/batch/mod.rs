@@ -26,7 +26,7 @@ use super::job::{Errand, Job};
 use super::place::{Place, State};
 use super::put::CfdpOptions;
 use super::watch::{Watch, has_answered};
-use super::{Linger, Runner, leave, losses};
+use super::{Linger, Runner, choice, leave, losses};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::print_json;
@@ -218,6 +218,9 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     }
     if let Some((loss, segments)) = client.loss {
         losses::remember(&client.job.ends.to.to_string(), loss, segments);
+    }
+    if client.is_proven() {
+        choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
     }
     client.end()
 }
@@ -657,6 +660,13 @@ impl Client {
         }
         self.bar.set_size(self.total);
         Ok(true)
+    }
+
+    /// Whether the receiver confirmed the whole batch.
+    fn is_proven(&self) -> bool {
+        let is_over = matches!(self.phase, Phase::Over(..)) && self.failed == 0;
+        let is_alone = self.watch.is_quick && self.job.ends.group.is_none();
+        is_over && is_alone && self.is_confirmed && self.delivered > 0
     }
 
     /// Transfers to cancel at the peer if this process ends now; none if the same command resumes
