@@ -114,13 +114,13 @@ pub(crate) fn configured(
     role: Role,
 ) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let protocol = options.full_protocol()?;
-    configured_by(options, protocol, address, given, default, remote, role)
+    configured_by(options, &protocol, address, given, default, remote, role)
 }
 
 /// [`configured`] for a protocol that is not that of the options.
 fn configured_by(
     options: &Options,
-    protocol: Protocol,
+    protocol: &Protocol,
     address: SocketAddr,
     given: Option<u64>,
     default: u64,
@@ -136,7 +136,7 @@ fn configured_by(
         remote,
         udp_lite: options.udp_lite,
     };
-    let mut configuration = transport::configure(&protocol, default, None)?;
+    let mut configuration = transport::configure(protocol, default, None)?;
     configuration.prepare(&process).map_err(|error| anyhow!("{protocol} {error}"))?;
     if let Some(path) = &options.mib {
         configuration.apply_file(path)?;
@@ -150,7 +150,7 @@ fn configured_by(
         configuration.set_inactivity(silence.duration());
     }
     let rate_bps = configuration.finish(&process)?;
-    let checked = configuration.check(&protocol);
+    let checked = configuration.check(protocol);
     checked.map_err(|error| within(options, error.into()))?;
     Ok((configuration, options.path(rate_bps, address)))
 }

@@ -127,15 +127,8 @@ fn open_door(
     let mut info = None;
     for protocol in protocols(options, service) {
         let (address, number) = (service.listen, service.entity);
-        let (mut configuration, path) = super::configured_by(
-            options,
-            protocol.clone(),
-            address,
-            number,
-            ENTITY,
-            None,
-            service.role,
-        )?;
+        let (mut configuration, path) =
+            super::configured_by(options, &protocol, address, number, ENTITY, None, service.role)?;
         configuration.store_unnamed(None);
         info.get_or_insert(path);
         members.push((configuration, protocol));
