@@ -199,9 +199,15 @@ impl Args {
             ("--give", self.directories.give),
             ("--udp-lite", self.options.udp_lite),
             ("--stream", self.groups.stream),
+            ("--ask", self.directories.ask),
+            ("--command", !self.groups.command.is_empty()),
         ] {
             ensure!(!is_given, "{option} is for one file; send folders without it");
         }
+        ensure!(
+            !self.cfdp.has_request(),
+            "CFDP requests are for one file; send folders without them"
+        );
         let (ends, node) = self.route(address)?;
         let wish = SendBatch {
             paths,

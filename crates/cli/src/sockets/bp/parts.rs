@@ -198,7 +198,10 @@ impl<F: FnMut(usize) -> Result<()>> Sending<F> {
 
     fn on(&mut self, now: Time, files: &mut Files, event: rt::Event<Indication>) {
         match event {
-            rt::Event::Indication(Indication::Sent { result, bundles, .. }) => {
+            // A file of an earlier run may have changed, and is not sent by this one.
+            rt::Event::Indication(Indication::Sent { name, result, bundles, .. })
+                if self.items.get(self.sent).is_some_and(|item| item.name == name) =>
+            {
                 if let Err(error) = self.on_end(result, bundles) {
                     self.result = Some(Err(error));
                 }

@@ -31,6 +31,12 @@ impl Closing {
         self.received_at = now;
     }
 
+    /// Begins again at the end of a file that others follow.
+    pub(super) fn restart(&mut self, now: Time) {
+        self.since = Some(now);
+        self.received_at = now;
+    }
+
     /// Returns whether the receiver may leave: no peer needs another reply, or all were silent for
     /// long enough. `least` is the minimum silence, `light` the one-way light time.
     pub(super) fn check(

@@ -34,7 +34,7 @@ impl<W: Errand> Job<W> {
         resumes: bool,
         waker: &rt::Waker,
     ) -> Result<(rt::FileStore, Place)> {
-        self.wish.open_store(&self.options, to, resumes, waker)
+        self.wish.open_store(&self.options, &self.ends, to, resumes, waker)
     }
 }
 
@@ -63,6 +63,7 @@ pub(crate) trait Errand {
     fn open_store(
         &self,
         options: &Options,
+        ends: &Ends,
         to: &str,
         resumes: bool,
         waker: &rt::Waker,
@@ -197,6 +198,7 @@ impl Errand for Wish {
     fn open_store(
         &self,
         options: &Options,
+        _ends: &Ends,
         to: &str,
         resumes: bool,
         waker: &rt::Waker,

@@ -242,7 +242,7 @@ fn is_of_state(error: &anyhow::Error) -> bool {
 }
 
 /// Terms of a request; a request with other terms does not resume the transfer.
-fn described(put: &PutRequest) -> String {
+pub(super) fn described(put: &PutRequest) -> String {
     let way = (put.destination, &put.destination_name, put.mode, put.closure, put.unbounded);
     let along = (&put.messages, &put.filestore_requests, &put.fault_handlers);
     format!("{way:?} {along:?}")

@@ -67,6 +67,12 @@ struct RequestOptions {
 }
 
 impl CfdpOptions {
+    /// Whether it has requests that go with one file.
+    pub(crate) fn has_request(&self) -> bool {
+        let RequestOptions { message, filestore, unbounded, fault: _, closure: _ } = &self.request;
+        !message.is_empty() || !filestore.is_empty() || *unbounded
+    }
+
     /// Request without names, by this protocol to entity `remote`, for an entity with these settings.
     pub(super) fn request(&self, kind: Kind, remote: u64, config: &Config) -> PutRequest {
         let Self { class, checksum, request, linger: _ } = self;

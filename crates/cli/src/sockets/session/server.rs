@@ -35,7 +35,8 @@ use crate::stop::stop_flag;
 /// Time between looks at progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Silence of a sender that requested the end of a transaction again and received it.
+/// Silence of a sender that requested the end of a transaction again and received it, or that may
+/// send another pack of a folder.
 const REPEATED: Duration = Duration::from_secs(2);
 
 /// Service of this end to its peers.
@@ -69,6 +70,7 @@ pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> R
     let (mut runner, mut server) = prepare(options, service, node).map_err(transfer::usage)?;
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
+    server.report_unpacked();
     server.failure.map_or(Ok(()), Err)?;
     let is_whole = server.first == Some(true) && !server.is_any_lost;
     let failed = server.service.once && !is_whole;
@@ -257,6 +259,8 @@ struct Server {
     room_at: Time,
     /// Peers of other protocols.
     strangers: Strangers,
+    /// Whether packs of a folder were received.
+    has_packs: bool,
     /// Reports about packs.
     unpacked: Receiver<Unpacked>,
     /// Whether a file was lost for lack of room.
@@ -308,6 +312,7 @@ impl Server {
             room_at: Time::ZERO,
             strangers,
             unpacked,
+            has_packs: false,
             is_any_lost: false,
             failure: None,
         }
@@ -339,8 +344,12 @@ impl Server {
             }
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
-        let least = if self.is_repeated { REPEATED } else { Duration::ZERO };
+        let has_more = self.is_repeated || self.has_packs;
+        let least = if has_more { REPEATED } else { Duration::ZERO };
+        // A folder is several transfers.
+        let is_waiting = self.has_packs && !transport.transfers().is_empty();
         let is_closed = self.service.once
+            && !is_waiting
             && self.closing.check(now, transport, least, self.options.light_time());
         if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
@@ -485,8 +494,14 @@ impl Server {
             // known, which receives the end on request.
             self.is_repeated = transport.transfers().iter().all(|report| report.id != ended.id);
         }
-        self.first.get_or_insert(ended.is_success());
-        self.closing.begin(now);
+        if tree::is_pack(ended.local_name()) {
+            self.has_packs = true;
+            self.first = Some(self.first.unwrap_or(true) && ended.is_success());
+            self.closing.restart(now);
+        } else {
+            self.first.get_or_insert(ended.is_success());
+            self.closing.begin(now);
+        }
     }
 
     /// Prints the end of a file that was sent at a peer's request.

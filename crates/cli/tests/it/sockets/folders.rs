@@ -137,6 +137,24 @@ fn a_folder_arrives_as_it_is_by_every_protocol() {
     }
 }
 
+#[test]
+fn a_receiver_of_one_folder_ends_after_its_last_pack() {
+    for protocol in ["cfdp", "saratoga", "norm"] {
+        let place = Place::new();
+        let folder = place.here("f");
+        fs::create_dir(&folder).unwrap();
+        for number in 0..10 {
+            make(&folder.join(number.to_string()), 1_000_000);
+        }
+        let (receiver, address) = place.recv(protocol, LISTEN, &["--once"]);
+        let rate = ["--rate", "200 Mbit/s"];
+        delivered(send(&place, protocol, &[&folder], &address, &rate));
+        let ended = receiver.end();
+        assert_eq!(ended.code, Some(0), "{protocol}: {}", ended.message);
+        assert_eq!(tree(&folder), tree(&place.root("f")), "{protocol}");
+    }
+}
+
 /// Whether a sender with this state folder has noted a delivered pack.
 fn has_delivered(state: &Path) -> bool {
     let batches = fs::read_dir(state).into_iter().flatten().map(Result::unwrap);

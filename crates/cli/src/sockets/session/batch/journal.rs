@@ -1,6 +1,6 @@
 //! Journal of a batch: its packs, and which of them were delivered. The same command resumes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -73,28 +73,39 @@ impl Journal {
             delivered.clear();
         }
         let mut stored = earlier.unwrap_or(Packs { set, next: 1, packs: BTreeMap::new() });
-        let numbers: Vec<u32> = String::from_utf8_lossy(&delivered)
+        let numbers: BTreeSet<u32> = String::from_utf8_lossy(&delivered)
             .lines()
             .filter_map(|line| line.parse().ok())
             .collect();
+        // A number that was noted is not used again.
+        stored.next = numbers.iter().map(|number| number + 1).fold(stored.next, u32::max);
         let (planned, counted) = {
             let now: BTreeMap<&[u8], &Entry> =
                 entries.iter().map(|entry| (entry.name.as_slice(), entry)).collect();
             let is_same = |entry: &Entry| now.get(entry.name.as_slice()) == Some(&entry);
-            let is_current =
-                |plan: &Plan| plan.entries.iter().filter(|it| !is_folder(it)).all(is_same);
-            stored.packs.retain(|number, plan| numbers.contains(number) || is_current(plan));
-            let mut counted = Earlier::default();
-            let mut planned = BTreeMap::new();
+            let is_kept = |number: &u32, plan: &Plan| {
+                let mut files = plan.entries.iter().filter(|entry| !is_folder(entry));
+                numbers.contains(number) || files.all(is_same)
+            };
+            // The latest pack decides what the receiver has, also one that was not confirmed.
+            let mut latest = BTreeMap::new();
             for (number, plan) in &stored.packs {
-                for entry in plan.entries.iter().filter(|entry| is_same(entry)) {
-                    if numbers.contains(number) {
-                        counted.count(entry);
-                    }
-                    planned.insert(entry.name.clone(), ());
+                for entry in &plan.entries {
+                    latest.insert(
+                        entry.name.clone(),
+                        (*number, is_kept(number, plan) && is_same(entry)),
+                    );
                 }
             }
-            (planned, counted)
+            latest.retain(|_, (_, is_current)| *is_current);
+            stored.packs.retain(|number, plan| is_kept(number, plan));
+            let mut counted = Earlier::default();
+            for entry in &entries {
+                if latest.get(&entry.name).is_some_and(|(number, _)| numbers.contains(number)) {
+                    counted.count(entry);
+                }
+            }
+            (latest, counted)
         };
         let is_new = |entry: &Entry| !planned.contains_key(&entry.name);
         let adds_files = entries.iter().any(|entry| is_new(entry) && !is_folder(entry));
@@ -127,7 +138,8 @@ impl Journal {
             let mut file = io::BufWriter::new(File::create(&new)?);
             serde_json::to_writer(&mut file, &self.stored)?;
             file.into_inner()?.sync_all()?;
-            fs::rename(&new, &path)
+            fs::rename(&new, &path)?;
+            File::open(&self.folder)?.sync_all()
         };
         write().with_context(|| format!("cannot write {}", path.display()))
     }
@@ -150,7 +162,9 @@ impl Journal {
     /// Notes that a pack was delivered.
     pub(crate) fn deliver(&mut self, number: u32) -> Result<()> {
         self.waiting.retain(|waiting| *waiting != number);
-        writeln!(self.delivered, "{number}")
+        // In one piece: a part would be another number.
+        self.delivered
+            .write_all(format!("{number}\n").as_bytes())
             .and_then(|()| self.delivered.sync_data())
             .context("cannot note what was delivered")
     }
@@ -175,5 +189,80 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Entries of a folder with these files.
+    fn entries(folder: &Path, files: &[(&str, &str)]) -> Vec<Entry> {
+        fs::create_dir_all(folder).unwrap();
+        for (name, content) in files {
+            fs::write(folder.join(name), content).unwrap();
+            let file = File::options().write(true).open(folder.join(name)).unwrap();
+            let age = content.bytes().map(u64::from).sum();
+            let modified = std::time::UNIX_EPOCH + std::time::Duration::from_secs(age);
+            file.set_modified(modified).unwrap();
+        }
+        tree::scan(&[folder.to_owned()], &tree::ScanOptions::default()).unwrap().entries
+    }
+
+    /// Names of the files in the packs that wait.
+    fn waiting(journal: &Journal) -> Vec<String> {
+        let plans = journal.waiting().iter().filter_map(|number| journal.plan(*number));
+        let files = plans.flat_map(|plan| plan.entries.iter().filter(|entry| !is_folder(entry)));
+        let last = |entry: &Entry| String::from_utf8_lossy(&entry.name[2..]).into_owned();
+        files.map(last).collect()
+    }
+
+    #[test]
+    fn what_was_delivered_and_is_the_same_is_left_out() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, folder) = (place.path(), place.path().join("f"));
+        // Every file has a pack of its own.
+        let open = |files: &[(&str, &str)]| {
+            let (journal, earlier) =
+                Journal::open(state, entries(&folder, files), 4096, 7).unwrap();
+            (waiting(&journal), journal, earlier)
+        };
+        let (names, mut journal, earlier) = open(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        assert_eq!((names, earlier.files), (vec!["a".into(), "b".into(), "c".into()], 0));
+        journal.deliver(1).unwrap();
+        journal.deliver(2).unwrap();
+        // One that was delivered has changed.
+        let (names, mut journal, earlier) = open(&[("a", "2")]);
+        assert_eq!((names, earlier.files), (vec!["c".into(), "a".into()], 1));
+        assert_eq!((journal.set(), journal.waiting()), (7, &[3, 4][..]));
+        journal.deliver(4).unwrap();
+        // The receiver has the changed one, not the first.
+        let (names, journal, earlier) = open(&[("a", "1")]);
+        assert_eq!((names, earlier.files), (vec!["c".into(), "a".into()], 1));
+        assert_eq!(journal.waiting(), [3, 5]);
+        // Perhaps it has the pack that was under way.
+        let (names, _, _) = open(&[("a", "2")]);
+        assert_eq!(names, ["c", "a"]);
+    }
+
+    #[test]
+    fn torn_and_lost_files_only_cost_time() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, folder) = (place.path(), place.path().join("f"));
+        let found = entries(&folder, &[("a", "1"), ("b", "1")]);
+        let open = || Journal::open(state, found.clone(), 4096, 7).unwrap().0;
+        let mut journal = open();
+        journal.deliver(1).unwrap();
+        fs::write(state.join(DELIVERED), "1\n2").unwrap();
+        assert_eq!(open().waiting(), [2], "a torn number does not count");
+        // The numbers outlived the packs: none is used again.
+        fs::write(state.join(DELIVERED), "1\n9\n").unwrap();
+        assert_eq!(open().stored.next, 10);
+        fs::write(state.join(PACKS), "{").unwrap();
+        let journal = open();
+        assert_eq!(journal.waiting().len(), 2);
+        assert_eq!(fs::read(state.join(DELIVERED)).unwrap(), b"");
     }
 }

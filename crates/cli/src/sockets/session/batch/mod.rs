@@ -22,8 +22,8 @@ use tree::{Entry, Pack, Scan, ScanOptions};
 
 pub(crate) use self::journal::{Earlier, Journal};
 use super::client::{self, Opened};
-use super::job::{Errand, Job};
-use super::place::{Place, State};
+use super::job::{Ends, Errand, Job};
+use super::place::{Place, State, described};
 use super::put::CfdpOptions;
 use super::watch::{Watch, has_answered};
 use super::{Linger, Runner, choice, leave, losses};
@@ -135,7 +135,8 @@ impl Errand for SendBatch {
     }
 
     fn plan_put(&mut self, kind: Kind, remote: u64, config: &mut Config) -> Result<()> {
-        config.limits.transactions = TRANSFERS_MAX;
+        // Some have ended and wait for the removal of their record, or belong to an earlier run.
+        config.limits.transactions = 4 * TRANSFERS_MAX;
         self.put = Some(self.cfdp.request(kind, remote, config));
         Ok(())
     }
@@ -147,13 +148,19 @@ impl Errand for SendBatch {
     fn open_store(
         &self,
         options: &Options,
+        ends: &Ends,
         to: &str,
         _resumes: bool,
         waker: &rt::Waker,
     ) -> Result<(rt::FileStore, Place)> {
         let protocol = options.full_protocol()?;
         let exclude = &self.batch.exclude;
-        let request = format!("batch by {protocol} as {:?} without {exclude:?}", self.below);
+        let put = self.put.as_ref().map(described);
+        let (entity, via) = (ends.remote_entity, ends.via);
+        let request = format!(
+            "batch by {protocol} to {entity} via {via:?} ({put:?}) as {:?} without {exclude:?}",
+            self.below
+        );
         let base = self.state.as_deref();
         State::of_paths(base, &self.paths, to, &request)?.open_packs(&self.packs, waker)
     }
@@ -429,7 +436,7 @@ impl Client {
             self.phase = Phase::Active;
             self.bar.began = now;
             self.watch.begin(now);
-            self.adopt(transport);
+            self.adopt(now, transport);
         }
         if matches!(self.phase, Phase::Active) {
             self.fill(now, transport);
@@ -446,11 +453,15 @@ impl Client {
     }
 
     /// Takes over the transfers of an earlier process, which are under way already.
-    fn adopt(&mut self, transport: &dyn Transport) {
+    fn adopt(&mut self, now: Time, transport: &mut dyn Transport) {
         for report in transport.transfers() {
-            if let Some(number) = self.waiting_pack(&report.name) {
-                self.waiting.retain(|waiting| *waiting != number);
-                self.watch_pack(report.id, number);
+            match self.waiting_pack(&report.name) {
+                Some(number) => {
+                    self.waiting.retain(|waiting| *waiting != number);
+                    self.watch_pack(report.id, number);
+                }
+                // Its files have changed, and are in other packs.
+                None => transport.cancel(now, &report.id),
             }
         }
     }
@@ -523,6 +534,12 @@ impl Client {
             }
             let Some(number) = self.waiting.pop_front() else { break };
             if let Err(error) = self.send(now, transport, number) {
+                if !self.active.is_empty() {
+                    // There is room for it when another has ended.
+                    tracing::debug!(number, "a pack waits: {error:#}");
+                    self.waiting.push_front(number);
+                    return;
+                }
                 self.phase = Phase::Refused(format!("{error:#}"));
                 return;
             }
@@ -575,7 +592,7 @@ impl Client {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Ended(ended) => {
+            Event::Ended(ended) if self.is_under_way() => {
                 // One of an earlier process may end before it is taken over.
                 if !self.active.contains_key(&ended.id)
                     && let Some(number) = self.waiting_pack(&ended.name)
@@ -597,7 +614,8 @@ impl Client {
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
             // Only receivers, and senders of other requests, get these.
-            Event::Abandoned { .. }
+            Event::Ended(_)
+            | Event::Abandoned { .. }
             | Event::Restored(_)
             | Event::Receiving(_)
             | Event::Listing(_)
@@ -638,20 +656,22 @@ impl Client {
     fn replan(&mut self, pack: &UnderWay) -> Result<bool> {
         let Some(plan) = self.journal.plan(pack.number) else { return Ok(false) };
         let changes = self.changes.remove(&pack.number).unwrap_or_default();
-        let scan = self.job.wish.scan()?;
-        let now: BTreeMap<Vec<u8>, Entry> =
-            scan.entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
-        let is_same = plan.entries.iter().all(|entry| now.get(&entry.name) == Some(entry));
-        if is_same || changes >= CHANGES_MAX {
+        let now: Vec<Option<Entry>> = plan.entries.iter().map(refreshed).collect();
+        let mut pairs = plan.entries.iter().zip(&now);
+        let Some((changed, _)) = pairs.find(|(before, now)| now.as_ref() != Some(before)) else {
+            return Ok(false);
+        };
+        if changes >= CHANGES_MAX {
             return Ok(false);
         }
-        let entries: Vec<Entry> =
-            plan.entries.iter().filter_map(|entry| now.get(&entry.name).cloned()).collect();
-        let first = plan.entries.iter().find(|entry| now.get(&entry.name) != Some(entry));
-        if let Some(changed) = first {
-            let path = changed.source.display();
-            self.screen.print(format_args!("{path} changed while it was sent; sending it again"));
+        let path = changed.source.display();
+        self.screen.print(format_args!("{path} changed while it was sent; sending it again"));
+        for (before, _) in plan.entries.iter().zip(&now).filter(|(_, now)| now.is_none()) {
+            let path = before.source.display();
+            self.screen.print(format_args!("left out {path}: it can no longer be read"));
+            self.counts.skipped += 1;
         }
+        let entries: Vec<Entry> = now.into_iter().flatten().collect();
         self.total -= pack.bytes;
         for number in self.journal.replace(pack.number, entries)? {
             self.total += self.journal.plan(number).map_or(0, tree::Plan::len);
@@ -724,6 +744,19 @@ impl Client {
             })?;
         }
         Ok(Exit::if_succeeded(why.is_none()).into())
+    }
+}
+
+/// An entry as it is now; `None` if its file is gone or cannot be read. Only files are looked at.
+fn refreshed(entry: &Entry) -> Option<Entry> {
+    match entry.kind {
+        tree::Kind::Directory | tree::Kind::Link { .. } => Some(entry.clone()),
+        tree::Kind::File { .. } => {
+            let paths = [entry.source.clone()];
+            let found = tree::scan(&paths, &ScanOptions::default()).ok()?.entries.pop()?;
+            let is_file = matches!(found.kind, tree::Kind::File { .. });
+            is_file.then(|| Entry { name: entry.name.clone(), ..found })
+        }
     }
 }
 
