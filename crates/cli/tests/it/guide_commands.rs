@@ -42,7 +42,9 @@ const HERE: &[&str] = &[
     "slowlight send image.raw 192.0.2.7 --rate \"40 Mbit/s\"\n",
     "slowlight send --protocol cfdp image.raw 127.0.0.1:7542",
     "head -c 2000000",
-    "# 1. One archive",
+    "slowlight send --protocol cfdp photos notes.txt",
+    "tar cz photos",
+    "# The first line",
     "until slowlight send",
     "slowlight recv --protocol cfdp --listen :7542 --root inbox --contacts",
     "slowlight recv --protocol cfdp --listen :7542 --root inbox --inactivity",
@@ -156,8 +158,10 @@ fn commands_of_send_a_file_deliver() {
     script += &block("# The first line").replace("--listen :6003 | tar x\n", STREAM);
     script += "\nuntil diff -r photos third/photos; do sleep 0.1; done\n";
     script += stop;
-    for begin in ["slowlight recv --protocol cfdp --listen :7542 --root inbox --contacts", HERE[7]]
-    {
+    for begin in [
+        "slowlight recv --protocol cfdp --listen :7542 --root inbox --contacts",
+        "slowlight recv --protocol cfdp --listen :7542 --root inbox --inactivity",
+    ] {
         let both =
             block(begin).replacen("\nslowlight send", &format!(" &\n{LISTENS}\nslowlight send"), 1);
         script += &format!("{both}\n{compare}kill $!; wait $! || true\n");

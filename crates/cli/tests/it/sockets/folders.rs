@@ -266,7 +266,7 @@ fn standard_input_is_sent_under_a_name() {
     let (_receiver, address) = place.recv("cfdp", LISTEN, &[]);
     let content = place.here("content");
     make(&content, 70_000);
-    let mut command = program(&["send", "--json", "--linger", "100 ms", "-", &address]);
+    let mut command = program(&["send", "--protocol", "cfdp", "--json", "-", &address]);
     command.args(["--remote", "piped"]).stdin(File::open(&content).unwrap());
     let ended = command.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
