@@ -18,7 +18,8 @@ use transport::{
 };
 use ut::Receives;
 
-use super::job::{Ends, Errand, Job, Wish};
+use super::errand::Errand;
+use super::job::{Ends, Job, Wish};
 use super::place::Place;
 use super::watch::{Watch, has_answered, is_acknowledged, replies_below};
 use super::{

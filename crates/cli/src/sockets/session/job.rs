@@ -9,7 +9,6 @@ use engine::FileName;
 use transport::protocol::Kind;
 use transport::quantity::Span;
 
-use super::place::Place;
 use super::put::CfdpOptions;
 use crate::sockets::cfdp_over_node::Node;
 use crate::sockets::transfer::Options;
@@ -23,51 +22,6 @@ pub(crate) struct Job<W = Wish> {
     pub(crate) timeout: Option<Span>,
     /// The bundle node that carries PDUs, in place of a socket.
     pub(crate) node: Option<Node>,
-}
-
-impl<W: Errand> Job<W> {
-    /// The store for the job with the peer at `to`. `resumes`: the protocol's settings let the same
-    /// command resume a transfer.
-    pub(super) fn open_store(
-        &self,
-        to: &str,
-        resumes: bool,
-        waker: &rt::Waker,
-    ) -> Result<(rt::FileStore, Place)> {
-        self.wish.open_store(&self.options, &self.ends, to, resumes, waker)
-    }
-}
-
-/// Request, as far as its driver depends on it.
-pub(crate) trait Errand {
-    /// Whether it keeps partial receptions.
-    fn keeps(&self) -> bool;
-
-    /// Whether a file is deleted at its sender once its receiver has it.
-    fn moves(&self) -> bool;
-
-    /// Options of groups, if it sends.
-    fn groups(&self) -> Option<&groups::SendOptions>;
-
-    /// Plans the request by a protocol to CFDP entity `remote`, and limits this end's entity to it.
-    ///
-    /// # Errors
-    ///
-    /// A file's name is invalid.
-    fn plan_put(&mut self, kind: Kind, remote: u64, config: &mut Config) -> Result<()>;
-
-    /// The request to a CFDP entity, if there is one.
-    fn put(&self) -> Option<&PutRequest>;
-
-    /// See [`Job::open_store`].
-    fn open_store(
-        &self,
-        options: &Options,
-        ends: &Ends,
-        to: &str,
-        resumes: bool,
-        waker: &rt::Waker,
-    ) -> Result<(rt::FileStore, Place)>;
 }
 
 /// Request for one file or directory.
@@ -157,53 +111,6 @@ impl Wish {
 
     pub(super) fn is_send(&self) -> bool {
         matches!(self, Self::Send(_))
-    }
-}
-
-impl Errand for Wish {
-    fn keeps(&self) -> bool {
-        matches!(self, Self::Get { .. })
-    }
-
-    fn moves(&self) -> bool {
-        match self {
-            Self::Send(file) => file.directories.give,
-            Self::Get { takes, .. } => *takes,
-            Self::List(_) | Self::Delete(_) => false,
-        }
-    }
-
-    fn groups(&self) -> Option<&groups::SendOptions> {
-        match self {
-            Self::Send(file) => Some(&file.groups),
-            Self::Get { .. } | Self::List(_) | Self::Delete(_) => None,
-        }
-    }
-
-    fn plan_put(&mut self, kind: Kind, remote: u64, config: &mut Config) -> Result<()> {
-        config.limits.transactions = 1;
-        if let Self::Send(file) = self {
-            file.put = Some(file.put_request(kind, remote, config)?);
-        }
-        Ok(())
-    }
-
-    fn put(&self) -> Option<&PutRequest> {
-        match self {
-            Self::Send(file) => file.put.as_ref(),
-            Self::Get { .. } | Self::List(_) | Self::Delete(_) => None,
-        }
-    }
-
-    fn open_store(
-        &self,
-        options: &Options,
-        _ends: &Ends,
-        to: &str,
-        resumes: bool,
-        waker: &rt::Waker,
-    ) -> Result<(rt::FileStore, Place)> {
-        Place::open(self, options, to, resumes, waker)
     }
 }
 

@@ -4,6 +4,7 @@ mod batch;
 mod choice;
 mod client;
 mod closing;
+mod errand;
 mod job;
 mod listing;
 mod losses;

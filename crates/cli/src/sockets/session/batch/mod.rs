@@ -22,7 +22,8 @@ use tree::{Entry, Pack, Scan, ScanOptions};
 
 pub(crate) use self::journal::{Earlier, Journal};
 use super::client::{self, Opened};
-use super::job::{Ends, Errand, Job};
+use super::errand::Errand;
+use super::job::{Ends, Job};
 use super::place::{Place, State, described};
 use super::put::CfdpOptions;
 use super::watch::{Watch, has_answered};
