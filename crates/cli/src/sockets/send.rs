@@ -106,16 +106,16 @@ impl Args {
         }
         let address = paths.pop().context("give a file")?;
         let address = address.to_str().context("the address is not UTF-8")?.to_owned();
-        let is_path = !address.contains(':') && Path::new(&address).exists();
-        ensure!(
-            !paths.is_empty() && !is_path,
-            "give the receiver's address behind {address}, e.g. host:7542"
-        );
         if let [path] = paths.as_slice()
             && let Some(file) = path.to_str().filter(|_| !path.exists())
         {
             transfer::check_order("send", &address, file)?;
         }
+        let is_path = !address.contains(':') && Path::new(&address).exists();
+        ensure!(
+            !paths.is_empty() && !is_path,
+            "give the receiver's address behind {address}, e.g. host:7542"
+        );
         Ok(Operands { paths, address: Some(address) })
     }
 

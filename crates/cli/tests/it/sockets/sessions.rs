@@ -308,7 +308,8 @@ fn unresponsive_peers_are_reported() {
     let mut senders = ["ltp", "saratoga", "norm"].map(|protocol| (protocol, late(protocol)));
     for (protocol, sender) in &mut senders {
         assert_eq!(sender.word_between("no answer from ", " for 5 s; still trying."), nobody);
-        let remedy = format!("Is `slowlight recv --protocol {protocol}` running there");
+        let or_any = "(or `recv` without --protocol) running there";
+        let remedy = format!("Is `slowlight recv --protocol {protocol}` {or_any}");
         assert!(sender.message.contains(&remedy), "{}", sender.message);
         sender.interrupt();
     }
