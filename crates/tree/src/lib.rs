@@ -69,4 +69,6 @@ pub use names::{is_pack, pack_name};
 pub use pack::{Pack, ReadError};
 pub use plan::{Plan, plan};
 pub use scan::{Scan, ScanError, ScanOptions, SkipReason, Skipped, scan};
-pub use unpack::{Refusal, Refused, Renamed, Unpacked, Unpacker, process_umask, set_aside};
+pub use unpack::{
+    Refusal, Refused, Renamed, Unpacked, Unpacker, is_same_content, process_umask, set_aside,
+};

@@ -1,7 +1,7 @@
 //! Storage effects on a real file system, carried out in the calling thread.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, Read as _, Seek as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
@@ -315,12 +315,8 @@ impl Disk {
 
     /// Renames a file, and fails if the new name exists by now: other processes may write here.
     fn rename_to_new(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
-        let place = |name: &FileName| -> io::Result<(Dir, String)> {
-            let (parent, last) = name.path().rsplit_once('/').unwrap_or((".", name.path()));
-            Ok((self.area(name).open_dir(parent)?, last.to_owned()))
-        };
-        let renamed = place(from).and_then(|(from, old)| {
-            let (to, new) = place(to)?;
+        let renamed = self.place(from).and_then(|(from, old)| {
+            let (to, new) = self.place(to)?;
             Ok(renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE)?)
         });
         match renamed {
@@ -377,30 +373,11 @@ impl Disk {
 
     /// Whether a file has this content.
     fn is_same(&self, content: &File, name: &FileName) -> Result<bool, EffectError> {
-        let compare = || -> io::Result<bool> {
-            // A link is not followed.
-            let found = self.area(name).symlink_metadata(name.path())?;
-            if !found.is_file() || found.len() != content.metadata()?.len() {
-                return Ok(false);
-            }
-            let other = self.area(name).open(name.path())?.into_std();
-            let mut both =
-                [content, &other].map(|file| io::BufReader::with_capacity(1 << 16, file));
-            loop {
-                let [a, b] = &mut both;
-                let (one, two) = (a.fill_buf()?, b.fill_buf()?);
-                let len = one.len().min(two.len());
-                if one[..len] != two[..len] {
-                    return Ok(false);
-                }
-                if len == 0 {
-                    return Ok(true);
-                }
-                a.consume(len);
-                b.consume(len);
-            }
+        let compare = || {
+            let (folder, last) = self.place(name)?;
+            tree::is_same_content(content, folder.as_fd(), last.as_bytes())
         };
-        compare().map_err(|error| reason(&error))
+        compare().map_err(|error: io::Error| reason(&error))
     }
 
     fn discard(&self, name: &FileName) -> Result<(), EffectError> {
@@ -409,10 +386,15 @@ impl Disk {
 
     /// Renames a file to a name that no other has.
     fn set_aside(&self, name: &FileName) -> Result<(), EffectError> {
-        let (parent, last) = name.path().rsplit_once('/').unwrap_or((".", name.path()));
-        let folder = self.area(name).open_dir(parent).map_err(|error| reason(&error))?;
+        let (folder, last) = self.place(name).map_err(|error| reason(&error))?;
         let aside = tree::set_aside(folder.as_fd(), last.as_bytes());
         aside.map(drop).map_err(|error| reason(&error.into()))
+    }
+
+    /// Folder of a name, and its last part.
+    fn place<'a>(&self, name: &'a FileName) -> io::Result<(Dir, &'a str)> {
+        let (parent, last) = name.path().rsplit_once('/').unwrap_or((".", name.path()));
+        Ok((self.area(name).open_dir(parent)?, last))
     }
 
     fn append(&self, to: &FileName, from: &FileName) -> Result<(), EffectError> {

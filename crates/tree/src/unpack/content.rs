@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 
 use cap_std::fs::Dir;
-use rustix::fs::{Mode, OFlags, SeekFrom, openat, seek};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, openat, seek, statat};
 use rustix::io::Errno;
 
 use super::{Obstacle, Refusal};
@@ -86,13 +86,7 @@ impl<'a> Copier<'a> {
         extents: &Option<Box<[Extent]>>,
     ) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(folder, name, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            // Its permissions are those of the member, which may forbid to read it. Its length and
-            // time are the same as well.
-            Err(Errno::ACCESS) => return Ok(true),
-            Err(error) => return Err(error.into()),
-        };
+        let file = File::from(openat(folder, name, flags, Mode::empty())?);
         let mut end = 0;
         for range in ranges(start, len, extents) {
             if !self.is_hole(&file, end, range.offset)? || !self.is_same_range(&file, &range)? {
@@ -146,6 +140,20 @@ impl<'a> Copier<'a> {
         }
         Ok(true)
     }
+}
+
+/// Whether a file of a folder has the content of another. A link has not: it is not followed.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn is_same_content(content: &File, folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let len = content.metadata()?.len();
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    if !is_file || u64::try_from(found.st_size) != Ok(len) {
+        return Ok(false);
+    }
+    Copier::new(content).is_same(folder, name, 0, len, &None)
 }
 
 fn ranges(
