@@ -11,7 +11,7 @@ use transport::quantity::{Periodic, Span, Window};
 use crate::contacts::{CONTACTS, Contacts, since_1970};
 
 /// Contacts and outages of the path to the peer.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ContactOptions {
     #[command(flatten)]
     path: Contacts,

@@ -116,10 +116,10 @@ pub(crate) struct Common {
 
     /// Protocol, with or without a profile, e.g. cfdp-ltp
     #[arg(long, default_value = "cfdp", value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
-    protocol: Protocol,
+    pub(crate) protocol: Protocol,
 
     #[command(flatten)]
-    pub(crate) options: Options,
+    options: Options,
 
     /// Local address [default: any]
     #[arg(long, value_name = "ADDR")]
@@ -139,9 +139,9 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Uses the protocol of the command line from here on.
-    pub(crate) fn settle(&mut self) {
-        self.options.protocol = self.protocol.clone();
+    /// Options with the protocol.
+    pub(crate) fn options(&self) -> Options {
+        Options { protocol: self.protocol.clone(), ..self.options.clone() }
     }
 
     /// Error if the address and the name of a command are swapped.
@@ -207,17 +207,6 @@ impl Operation {
         }
     }
 
-    fn common_mut(&mut self) -> &mut Common {
-        match self {
-            Self::Ls(LsArgs { common, .. })
-            | Self::Rm(RmArgs { common, .. })
-            | Self::Status(TransactionArgs { common, .. })
-            | Self::Suspend(TransactionArgs { common, .. })
-            | Self::Resume(TransactionArgs { common, .. })
-            | Self::PutFrom(PutFromArgs { common, .. }) => common,
-        }
-    }
-
     /// Folder of the response: `place`, unless it is a file to keep.
     fn root<'a>(&'a self, place: &'a Path) -> &'a Path {
         match self {
@@ -260,11 +249,7 @@ impl Operation {
                     destination: to_entity.unwrap_or(entity.config().entity),
                     source_name: file.clone(),
                     destination_name: name.clone().unwrap_or_else(|| file.clone()),
-                    mode: Some(session::mode(
-                        common.options.protocol.kind,
-                        entity.config(),
-                        remote,
-                    )),
+                    mode: Some(session::mode(common.protocol.kind, entity.config(), remote)),
                     ..ProxyPutRequest::default()
                 };
                 entity.proxy_put(now, remote, &request)
@@ -285,8 +270,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Sends a request, waits for the response and prints it.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let mut operation = args.operation;
-    operation.common_mut().settle();
+    let operation = args.operation;
     let command = format!("cfdp {}", operation.name());
     operation.common().check_order(&command, operation.file())?;
     carry_out(operation)
@@ -314,12 +298,13 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let (to, listen) = common.addresses()?;
     // The default number of this end.
     let (remote, default) = (common.remote_entity, 1);
+    let options = common.options();
     let role = transport::Role::Client { keeps: false };
     let (mut configuration, path) =
-        session::configured(&common.options, to, common.entity, default, Some(remote), role)?;
+        session::configured(&options, to, common.entity, default, Some(remote), role)?;
     configuration.set_path(remote, PathId(0));
     let config = configuration.cfdp();
-    let config = config.with_context(|| format!("{} is not CFDP", common.options.protocol))?;
+    let config = config.with_context(|| format!("{} is not CFDP", common.protocol))?;
     // After an interruption, the command makes a new request instead of resuming the old one.
     config.journal.enabled = false;
     let waker = rt::Waker::new().context("cannot start")?;
@@ -332,7 +317,6 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let mut driver = session::open(settings, transport, store, waker)?;
     let own = configuration.number().unwrap_or(default);
-    let options = &common.options;
     options.contacts.follow(&mut driver, own, Some(remote), options.light_time())?;
     driver.add_peer(to);
     let pending = Pending::new(operation, to, driver.now());

@@ -31,6 +31,7 @@ pub(crate) struct Args {
     /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename, help_heading = scope::FOLDERS)]
     existing: Existing,
+
     /// Protocol, with or without a profile, e.g. ltp or ltp/checkpoints [default: cfdp, ltp, norm
     /// and saratoga at once]
     ///

@@ -30,23 +30,24 @@ struct Scope {
 
 const fn scope(
     heading: &'static str,
-    (title, example): (&'static str, &'static str),
+    title: &'static str,
+    example: &'static str,
     is_taken_by: fn(Kind) -> bool,
 ) -> Scope {
     Scope { heading, title, example, is_taken_by }
 }
 
 const SCOPES: &[Scope] = &[
-    scope(CFDP, (CFDP, "cfdp"), Kind::is_entity),
-    scope(CFDP_REQUEST, (CFDP, "cfdp"), Kind::is_entity),
-    scope(CFDP_IN_BUNDLES, ("CFDP without a layer below", "cfdp"), Kind::has_overlay),
-    scope(CFDP_AND_LTP, (CFDP_AND_LTP, "ltp"), Kind::has_peer_numbers),
-    scope(LTP_T, (LTP_T, "ltp-t"), |kind| kind.has(Feature::Relays)),
-    scope(NORM, (NORM, "norm"), |kind| kind.has(Feature::Groups)),
-    scope(NORM_AND_SARATOGA, (NORM_AND_SARATOGA, "norm"), |kind| {
+    scope(CFDP, CFDP, "cfdp", Kind::is_entity),
+    scope(CFDP_REQUEST, CFDP, "cfdp", Kind::is_entity),
+    scope(CFDP_IN_BUNDLES, "CFDP without a layer below", "cfdp", Kind::has_overlay),
+    scope(CFDP_AND_LTP, CFDP_AND_LTP, "ltp", Kind::has_peer_numbers),
+    scope(LTP_T, LTP_T, "ltp-t", |kind| kind.has(Feature::Relays)),
+    scope(NORM, NORM, "norm", |kind| kind.has(Feature::Groups)),
+    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, "norm", |kind| {
         kind.has(Feature::Groups) || kind.has(Feature::Directories)
     }),
-    scope(SARATOGA, (SARATOGA, "saratoga"), |kind| kind.has(Feature::Directories)),
+    scope(SARATOGA, SARATOGA, "saratoga", |kind| kind.has(Feature::Directories)),
 ];
 
 /// Options that another protocol has under another name.

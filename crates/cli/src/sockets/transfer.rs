@@ -53,7 +53,7 @@ pub(crate) fn silence(to: SocketAddr, waited: Duration, server: &str) -> String 
 }
 
 /// Options of both ends.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// The protocol: that of the command's own option, whose default differs.
     #[arg(skip)]

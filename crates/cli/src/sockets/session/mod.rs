@@ -26,12 +26,13 @@ use engine::{PathId, PathInfo, Time};
 use saratoga::lite;
 use service::api::{ApplicationDriver, DriverError};
 use transport::contract::Spool;
-use transport::protocol::Protocol;
 use transport::quantity::Rate;
 use transport::settings::check_interval;
 use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId, Transport};
 
-pub(crate) use self::batch::{BatchOptions, Journal, PACK, SendBatch, label, run as run_batch};
+pub(crate) use self::batch::{
+    BatchOptions, Journal, PACK, SendBatch, label, print_skipped, run as run_batch,
+};
 pub(crate) use self::choice::{Choice, choose};
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
@@ -115,19 +116,6 @@ pub(crate) fn configured(
     role: Role,
 ) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let protocol = options.full_protocol()?;
-    configured_by(options, &protocol, address, given, default, remote, role)
-}
-
-/// [`configured`] for a protocol that is not that of the options.
-fn configured_by(
-    options: &Options,
-    protocol: &Protocol,
-    address: SocketAddr,
-    given: Option<u64>,
-    default: u64,
-    remote: Option<u64>,
-    role: Role,
-) -> Result<(Box<dyn Configuration>, PathInfo)> {
     let process = Process {
         role,
         catch_up: CATCH_UP,
@@ -137,7 +125,7 @@ fn configured_by(
         remote,
         udp_lite: options.udp_lite,
     };
-    let mut configuration = transport::configure(protocol, default, None)?;
+    let mut configuration = transport::configure(&protocol, default, None)?;
     configuration.prepare(&process).map_err(|error| anyhow!("{protocol} {error}"))?;
     if let Some(path) = &options.mib {
         configuration.apply_file(path)?;
@@ -151,7 +139,7 @@ fn configured_by(
         configuration.set_inactivity(silence.duration());
     }
     let rate_bps = configuration.finish(&process)?;
-    let checked = configuration.check(protocol);
+    let checked = configuration.check(&protocol);
     checked.map_err(|error| within(options, error.into()))?;
     Ok((configuration, options.path(rate_bps, address)))
 }

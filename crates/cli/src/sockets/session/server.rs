@@ -128,9 +128,9 @@ fn open_door(
     let mut members = Vec::new();
     let mut info = None;
     for protocol in protocols(options, service) {
-        let (address, number) = (service.listen, service.entity);
+        let options = Options { protocol: protocol.clone(), ..options.clone() };
         let (mut configuration, path) =
-            super::configured_by(options, &protocol, address, number, ENTITY, None, service.role)?;
+            configured(&options, service.listen, service.entity, ENTITY, None, service.role)?;
         configuration.store_unnamed(None);
         info.get_or_insert(path);
         members.push((configuration, protocol));
