@@ -90,7 +90,7 @@ pub(crate) struct Args {
     directories: directories::DeliveryOptions,
 }
 
-/// What to send, and where to.
+/// Files and folders to send, and the address of their receiver.
 struct Operands {
     paths: Vec<PathBuf>,
     /// Receiver's address; none with a group or a node.

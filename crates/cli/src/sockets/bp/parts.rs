@@ -19,7 +19,7 @@ use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient};
 use super::options::SendArgs;
 use crate::sockets::screen::Screen;
 use crate::sockets::send::source;
-use crate::sockets::session::{BUNDLES, Journal, PACK, State, label};
+use crate::sockets::session::{BUNDLES, Journal, PACK, State, label, print_skipped};
 
 /// Time between two updates of the bar.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,16 +67,14 @@ pub(super) fn send_folder(
 ) -> Result<u64> {
     let paths = [path.to_owned()];
     let scan = tree::scan(&paths, &tree::ScanOptions::default())?;
-    for skipped in &scan.skipped {
-        screen.print(format_args!("left out {}: {}", skipped.path.display(), skipped.reason));
-    }
+    print_skipped(&scan, screen);
     let waker = rt::Waker::new().context("cannot start")?;
     let packs = Arc::default();
     let state = State::of_paths(args.state.as_deref(), &paths, &to(args), &request(args))?;
     let (store, place) = state.open_packs(&packs, &waker)?;
     let folder = place.folder().context("a folder keeps its state")?;
     let set = rt::entropy()?.next_u64();
-    let (mut journal, _) = Journal::open(folder, scan.entries, PACK.max(args.part.bytes()), set)?;
+    let mut journal = Journal::open(folder, scan.entries, PACK.max(args.part.bytes()), set)?;
     let mut items = Vec::new();
     for number in journal.waiting() {
         let Some(plan) = journal.plan(*number) else { continue };

@@ -21,13 +21,12 @@ use ut::Receives;
 use super::errand::Errand;
 use super::job::{Ends, Job, Wish};
 use super::place::Place;
-use super::watch::{Watch, has_answered, is_acknowledged, replies_below};
+use super::watch::{NO_CONTACT, Watch, has_answered, is_acknowledged, replies_below};
 use super::{
     Driver, LINGER, Linger, Runner, choice, configured, leave, listing, losses, put, routes,
 };
 use crate::exit::Exit;
 use crate::show;
-use crate::sockets::contacts;
 use crate::sockets::outcome::{Measures, Outcome};
 use crate::sockets::screen::{Bar, Screen};
 use crate::sockets::transfer::{self, Options};
@@ -295,7 +294,12 @@ impl Client {
             }
             // Another port of the only peer.
             rt::Event::NewPeer { .. } => {}
-            rt::Event::Contact(contact) => self.on_contact(now, contact),
+            rt::Event::Contact(contact) => {
+                let is_last = self.watch.on_contact(now, contact, &self.screen);
+                if is_last && matches!(self.phase, Phase::Loading | Phase::Active(_)) {
+                    self.phase = Phase::Stopped(self.active().cloned(), NO_CONTACT.to_owned(), now);
+                }
+            }
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
         if matches!(self.phase, Phase::Loading) && transport.is_ready() {
@@ -311,23 +315,6 @@ impl Client {
             Phase::Refused(_) => false,
         };
         if stays { rt::Control::Continue } else { rt::Control::Stop }
-    }
-
-    /// Reports the end of a contact. After the last one nothing more can happen.
-    fn on_contact(&mut self, now: Time, contact: rt::Contact) {
-        self.watch.on_contact(now, contact);
-        match contact {
-            rt::Contact::Open => {}
-            rt::Contact::Closed(Some(_)) => {
-                self.screen.print(contacts::described(now, contact).unwrap_or_default());
-            }
-            rt::Contact::Closed(None) => {
-                if matches!(self.phase, Phase::Loading | Phase::Active(_)) {
-                    let why = "no contact is left in the plan".to_owned();
-                    self.phase = Phase::Stopped(self.active().cloned(), why, now);
-                }
-            }
-        }
     }
 
     /// Begins the transfer, or resumes an interrupted one.

@@ -143,17 +143,15 @@ impl State {
         to: &str,
         request: &str,
     ) -> Result<Self> {
-        let base = base.map(Path::to_owned).map_or_else(state_home, Ok)?;
         let whole = |path: &PathBuf| {
             path.canonicalize().with_context(|| format!("cannot read {}", path.display()))
         };
         let paths = paths.iter().map(whole).collect::<Result<Vec<_>>>()?;
         let request = format!("{request} of {paths:?}");
         let key = format!("{to}\n{request}");
-        let directory = base.join(format!("send-{:016x}", hash(key.as_bytes())));
         let file = paths.into_iter().next().unwrap_or_default();
         let transfer = Transfer { file, bytes: 0, modified_ns: 0, to: to.to_owned(), request };
-        Ok(Self { directory, transfer, is_resumed: false })
+        Self::new(base, &key, transfer)
     }
 
     /// State of sending `file` to `to` on these terms, below `base` or the user's state folder.
@@ -163,14 +161,9 @@ impl State {
         to: &str,
         request: String,
     ) -> Result<Self> {
-        let base = match base {
-            Some(base) => base.to_owned(),
-            None => state_home()?,
-        };
         let found = file.metadata()?;
         let modified = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         let key = format!("{}\n{to}\n{request}", file.display());
-        let directory = base.join(format!("send-{:016x}", hash(key.as_bytes())));
         let transfer = Transfer {
             file: file.to_owned(),
             bytes: found.len(),
@@ -178,6 +171,13 @@ impl State {
             to: to.to_owned(),
             request,
         };
+        Self::new(base, &key, transfer)
+    }
+
+    /// State in the folder of a key, below `base` or the user's state folder.
+    fn new(base: Option<&Path>, key: &str, transfer: Transfer) -> Result<Self> {
+        let base = base.map(Path::to_owned).map_or_else(state_home, Ok)?;
+        let directory = base.join(format!("send-{:016x}", hash(key.as_bytes())));
         Ok(Self { directory, transfer, is_resumed: false })
     }
 

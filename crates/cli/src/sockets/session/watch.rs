@@ -11,8 +11,12 @@ use transport::door;
 use transport::protocol::Protocol;
 use transport::{CfdpUser, Transport};
 
+use crate::sockets::contacts;
 use crate::sockets::screen::Screen;
 use crate::sockets::transfer;
+
+/// Reason to give up after the last contact.
+pub(super) const NO_CONTACT: &str = "no contact is left in the plan";
 
 /// Watch over a peer that may not reply.
 #[derive(Debug)]
@@ -57,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Begins anew with a transfer.
+    /// Restarts with a transfer.
     pub(super) fn begin(&mut self, now: Time) {
         self.since = now;
     }
@@ -69,11 +73,18 @@ impl Watch {
         }
     }
 
-    pub(super) fn on_contact(&mut self, now: Time, contact: rt::Contact) {
+    /// Reports the end of a contact. Returns whether it was the last one, after which nothing more
+    /// can happen.
+    pub(super) fn on_contact(&mut self, now: Time, contact: rt::Contact, screen: &Screen) -> bool {
         self.contact = contact;
-        if contact == rt::Contact::Open {
-            self.since = now;
+        match contact {
+            rt::Contact::Open => self.since = now,
+            rt::Contact::Closed(Some(_)) => {
+                screen.print(contacts::described(now, contact).unwrap_or_default());
+            }
+            rt::Contact::Closed(None) => return true,
         }
+        false
     }
 
     /// Reports once that nobody listens. Continues, since the peer may start later.

@@ -15,7 +15,7 @@ use super::process::{Ended, Place, Running, await_that, make, program};
 /// Address of receivers, with any free port.
 const LISTEN: &str = "127.0.0.1:0";
 
-/// What a test compares of a file, a folder or a link.
+/// Properties of a file, a folder or a link that a test compares.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     File { content: Vec<u8>, mode: u32, modified: (i64, i64) },

@@ -34,9 +34,11 @@ pub(crate) struct Journal {
     waiting: Vec<u32>,
     /// Bytes of a pack, except for one with a large file.
     pack_bytes: u64,
+    /// Files that earlier runs delivered, and that have not changed since.
+    pub(crate) earlier: Earlier,
 }
 
-/// What earlier runs of a command delivered of its files.
+/// Files that earlier runs of a command delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Earlier {
     pub(crate) files: u64,
@@ -61,7 +63,7 @@ impl Journal {
         entries: Vec<Entry>,
         pack_bytes: u64,
         set: u64,
-    ) -> Result<(Self, Earlier)> {
+    ) -> Result<Self> {
         let earlier: Option<Packs> =
             read(&folder.join(PACKS))?.and_then(|text| serde_json::from_slice(&text).ok());
         let path = folder.join(DELIVERED);
@@ -79,33 +81,28 @@ impl Journal {
             .collect();
         // A number that was noted is not used again.
         stored.next = numbers.iter().map(|number| number + 1).fold(stored.next, u32::max);
-        let (planned, counted) = {
+        let (planned, earlier) = {
             let now: BTreeMap<&[u8], &Entry> =
                 entries.iter().map(|entry| (entry.name.as_slice(), entry)).collect();
             let is_same = |entry: &Entry| now.get(entry.name.as_slice()) == Some(&entry);
-            let is_kept = |number: &u32, plan: &Plan| {
-                let mut files = plan.entries.iter().filter(|entry| !is_folder(entry));
-                numbers.contains(number) || files.all(is_same)
-            };
             // The latest pack decides what the receiver has, also one that was not confirmed.
             let mut latest = BTreeMap::new();
-            for (number, plan) in &stored.packs {
+            stored.packs.retain(|number, plan| {
+                let mut files = plan.entries.iter().filter(|entry| !is_folder(entry));
+                let is_kept = numbers.contains(number) || files.all(is_same);
                 for entry in &plan.entries {
-                    latest.insert(
-                        entry.name.clone(),
-                        (*number, is_kept(number, plan) && is_same(entry)),
-                    );
+                    latest.insert(entry.name.clone(), (*number, is_kept && is_same(entry)));
                 }
-            }
+                is_kept
+            });
             latest.retain(|_, (_, is_current)| *is_current);
-            stored.packs.retain(|number, plan| is_kept(number, plan));
-            let mut counted = Earlier::default();
+            let mut earlier = Earlier::default();
             for entry in &entries {
                 if latest.get(&entry.name).is_some_and(|(number, _)| numbers.contains(number)) {
-                    counted.count(entry);
+                    earlier.count(entry);
                 }
             }
-            (latest, counted)
+            (latest, earlier)
         };
         let is_new = |entry: &Entry| !planned.contains_key(&entry.name);
         let adds_files = entries.iter().any(|entry| is_new(entry) && !is_folder(entry));
@@ -118,10 +115,16 @@ impl Journal {
         let waiting = waiting.collect();
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
         file.set_len(delivered.len() as u64)?;
-        let mut journal =
-            Self { folder: folder.to_owned(), waiting, stored, delivered: file, pack_bytes };
+        let mut journal = Self {
+            folder: folder.to_owned(),
+            waiting,
+            stored,
+            delivered: file,
+            pack_bytes,
+            earlier,
+        };
         journal.add(rest)?;
-        Ok((journal, counted))
+        Ok(journal)
     }
 
     /// Plans packs of these entries, and stores the plan.
@@ -225,9 +228,9 @@ mod tests {
         let (state, folder) = (place.path(), place.path().join("f"));
         // Every file has a pack of its own.
         let open = |files: &[(&str, &str)]| {
-            let (journal, earlier) =
-                Journal::open(state, entries(&folder, files), 4096, 7).unwrap();
-            (waiting(&journal), journal, earlier)
+            let journal = Journal::open(state, entries(&folder, files), 4096, 7).unwrap();
+            let (names, earlier) = (waiting(&journal), journal.earlier);
+            (names, journal, earlier)
         };
         let (names, mut journal, earlier) = open(&[("a", "1"), ("b", "1"), ("c", "1")]);
         assert_eq!((names, earlier.files), (vec!["a".into(), "b".into(), "c".into()], 0));
@@ -252,7 +255,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (state, folder) = (place.path(), place.path().join("f"));
         let found = entries(&folder, &[("a", "1"), ("b", "1")]);
-        let open = || Journal::open(state, found.clone(), 4096, 7).unwrap().0;
+        let open = || Journal::open(state, found.clone(), 4096, 7).unwrap();
         let mut journal = open();
         journal.deliver(1).unwrap();
         fs::write(state.join(DELIVERED), "1\n2").unwrap();

@@ -20,20 +20,20 @@ use transport::quantity::Rate;
 use transport::{Ended, Event, SendRequest, TransferId, Transport};
 use tree::{Entry, Pack, Scan, ScanOptions};
 
-pub(crate) use self::journal::{Earlier, Journal};
+pub(crate) use self::journal::Journal;
 use super::client::{self, Opened};
 use super::errand::Errand;
 use super::job::{Ends, Job};
 use super::place::{Place, State, described};
 use super::put::CfdpOptions;
-use super::watch::{Watch, has_answered};
+use super::watch::{NO_CONTACT, Watch, has_answered};
 use super::{Linger, Runner, choice, leave, losses};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::print_json;
 use crate::sockets::screen::{Bar, Screen};
 use crate::sockets::transfer::{self, Options};
-use crate::sockets::{contacts, groups, scope};
+use crate::sockets::{groups, scope};
 use crate::stop::stop_flag;
 
 /// Number of packs under way at a time.
@@ -93,7 +93,7 @@ pub(crate) struct SendBatch {
 }
 
 impl SendBatch {
-    /// What there is to send, with its names at the receiver.
+    /// Lists the files and folders to send, with their names at the receiver.
     fn scan(&self) -> Result<Scan> {
         let mut scan =
             tree::scan(&self.paths, &ScanOptions { exclude: self.batch.exclude.clone() })?;
@@ -195,9 +195,7 @@ impl Sizes {
 pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     let scan = job.wish.scan().map_err(transfer::usage)?;
     let screen = Screen::new(job.options.json);
-    for skipped in &scan.skipped {
-        screen.print(format_args!("left out {}: {}", skipped.path.display(), skipped.reason));
-    }
+    print_skipped(&scan, &screen);
     if job.wish.batch.dry_run {
         return list(&scan);
     }
@@ -205,16 +203,12 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         client::open(&mut job).map_err(transfer::usage)?;
     let sizes = Sizes::new(&job.options);
     let set = rt::entropy()?.next_u64();
-    let counts = Counts::new(&scan.entries);
-    let (journal, earlier) = Journal::open(
-        place.folder().context("a batch keeps its state")?,
-        scan.entries,
-        sizes.pack,
-        set,
-    )?;
-    let mut client = Client::new(job, &runner, screen, journal, sizes);
-    client.counts = Counts { skipped: scan.skipped.len() as u64, ..counts };
-    client.begin(earlier, is_one_way)?;
+    let counts = Counts::new(&scan);
+    let folder = place.folder().context("a batch keeps its state")?;
+    let journal = Journal::open(folder, scan.entries, sizes.pack, set)?;
+    let mut client = Client::new(job, &runner, screen, journal, counts, sizes);
+    client.watch.is_answered |= is_one_way;
+    client.begin()?;
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
     if let Runner::Socket(driver) = &mut runner {
@@ -231,6 +225,13 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
     }
     client.end()
+}
+
+/// Prints what cannot be sent.
+pub(crate) fn print_skipped(scan: &Scan, screen: &Screen) {
+    for skipped in &scan.skipped {
+        screen.print(format_args!("left out {}: {}", skipped.path.display(), skipped.reason));
+    }
 }
 
 /// Lists what would be sent.
@@ -250,7 +251,7 @@ fn list(scan: &Scan) -> Result<ExitCode> {
                 }
             }
         }
-        writeln!(out, "{}", Counts::new(&scan.entries))?;
+        writeln!(out, "{}", Counts::new(scan))?;
         out.flush()
     };
     match write() {
@@ -272,9 +273,9 @@ struct Counts {
 }
 
 impl Counts {
-    fn new(entries: &[Entry]) -> Self {
-        let mut counts = Self::default();
-        for entry in entries {
+    fn new(scan: &Scan) -> Self {
+        let mut counts = Self { skipped: scan.skipped.len() as u64, ..Self::default() };
+        for entry in &scan.entries {
             match &entry.kind {
                 tree::Kind::File { len, .. } => {
                     counts.files += 1;
@@ -337,7 +338,6 @@ struct Client {
     journal: Journal,
     sizes: Sizes,
     counts: Counts,
-    earlier: Earlier,
     phase: Phase,
     timeout: Option<Time>,
     /// Numbers of the packs to send, in order.
@@ -352,9 +352,9 @@ struct Client {
     /// Number of packs that failed, and of those since the last delivery.
     failed: u32,
     failed_in_row: u32,
-    /// How often the files of a pack had changed when it was sent.
+    /// Number of times that the files of a pack had changed when it was sent.
     changes: BTreeMap<u32, u32>,
-    /// Time of the end.
+    /// Time of the end, or until when it is under way.
     ended: Time,
     loss: Option<(f64, f64)>,
 }
@@ -365,6 +365,7 @@ impl Client {
         runner: &Runner,
         screen: Screen,
         journal: Journal,
+        counts: Counts,
         sizes: Sizes,
     ) -> Self {
         let (now, is_quick) = (runner.now(), matches!(runner, Runner::Socket(_)));
@@ -382,8 +383,7 @@ impl Client {
             bar,
             journal,
             sizes,
-            counts: Counts::default(),
-            earlier: Earlier::default(),
+            counts,
             phase: Phase::Loading,
             waiting,
             active: BTreeMap::new(),
@@ -399,13 +399,12 @@ impl Client {
     }
 
     /// Announces the batch, of which earlier runs delivered a part.
-    fn begin(&mut self, earlier: Earlier, is_one_way: bool) -> Result<()> {
+    fn begin(&self) -> Result<()> {
         // Transfers of an earlier process read theirs as soon as their records are read.
         for number in &self.waiting {
             self.add_pack(*number)?;
         }
-        self.earlier = earlier;
-        self.watch.is_answered |= is_one_way;
+        let earlier = self.journal.earlier;
         let rest = match earlier.files {
             0 => String::new(),
             files => format!(
@@ -423,11 +422,19 @@ impl Client {
         transport: &mut dyn Transport,
         event: rt::Event<Event>,
     ) -> rt::Control {
+        if self.is_under_way() {
+            self.ended = now;
+        }
         match event {
             rt::Event::Tick => self.tick(now, transport),
             rt::Event::Refused(address) => self.watch.on_refused(address, &self.screen),
             rt::Event::NewPeer { .. } => {}
-            rt::Event::Contact(contact) => self.on_contact(now, contact),
+            rt::Event::Contact(contact) => {
+                let is_last = self.watch.on_contact(now, contact, &self.screen);
+                if is_last && self.is_under_way() {
+                    self.phase = Phase::Stopped(NO_CONTACT.to_owned());
+                }
+            }
             rt::Event::Indication(event) => {
                 let event = transport.reported(event);
                 self.event(event);
@@ -510,21 +517,6 @@ impl Client {
         }
     }
 
-    /// Reports the end of a contact. After the last one nothing more can happen.
-    fn on_contact(&mut self, now: Time, contact: rt::Contact) {
-        self.watch.on_contact(now, contact);
-        match contact {
-            rt::Contact::Open => {}
-            rt::Contact::Closed(Some(_)) => {
-                self.screen.print(contacts::described(now, contact).unwrap_or_default());
-            }
-            rt::Contact::Closed(None) if self.is_under_way() => {
-                self.phase = Phase::Stopped("no contact is left in the plan".to_owned());
-            }
-            rt::Contact::Closed(None) => {}
-        }
-    }
-
     /// Begins packs as long as the window has room.
     fn fill(&mut self, now: Time, transport: &mut dyn Transport) {
         loop {
@@ -546,7 +538,6 @@ impl Client {
             }
         }
         if self.active.is_empty() {
-            self.ended = now;
             let put = self.job.wish.put.as_ref();
             let light = self.job.options.light_time();
             let given = self.job.wish.cfdp.linger;
@@ -558,7 +549,7 @@ impl Client {
     /// Begins a pack.
     fn send(&mut self, now: Time, transport: &mut dyn Transport, number: u32) -> Result<()> {
         let name = self.pack_name(number);
-        let source = self.add_pack(number)?;
+        let source = FileName::file(&name)?;
         let Job { options, ends, wish, .. } = &self.job;
         let id = match &wish.put {
             Some(put) => {
@@ -583,12 +574,12 @@ impl Client {
     }
 
     /// Makes a pack readable.
-    fn add_pack(&self, number: u32) -> Result<FileName> {
-        let source = FileName::file(&self.pack_name(number))?;
+    fn add_pack(&self, number: u32) -> Result<()> {
         if let Some(plan) = self.journal.plan(number) {
-            self.job.wish.packs.add(source.clone(), Pack::new(plan.clone()));
+            let source = FileName::file(&self.pack_name(number))?;
+            self.job.wish.packs.add(source, Pack::new(plan.clone()));
         }
-        Ok(source)
+        Ok(())
     }
 
     fn event(&mut self, event: Event) {
@@ -677,6 +668,7 @@ impl Client {
         for number in self.journal.replace(pack.number, entries)? {
             self.total += self.journal.plan(number).map_or(0, tree::Plan::len);
             self.changes.insert(number, changes + 1);
+            self.add_pack(number)?;
             self.waiting.push_back(number);
         }
         self.bar.set_size(self.total);
@@ -735,8 +727,8 @@ impl Client {
                 role: "sender",
                 peer: self.job.ends.peer_address().map(|address| address.to_string()),
                 counts: self.counts,
-                delivered_before_files: self.earlier.files,
-                delivered_before_bytes: self.earlier.bytes,
+                delivered_before_files: self.journal.earlier.files,
+                delivered_before_bytes: self.journal.earlier.bytes,
                 archive_bytes: self.delivered,
                 completed: why.is_none(),
                 confirmed: why.is_none() && self.is_confirmed,
