@@ -33,7 +33,7 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Receive files by CFDP, LTP, NORM or Saratoga
     Recv(recv::Args),
-    /// Send a file by CFDP, LTP, NORM or Saratoga
+    /// Send files and folders by CFDP, LTP, NORM or Saratoga
     Send(Box<send::Args>),
     /// Fetch a file from a peer by CFDP or Saratoga
     Get(ask::GetArgs),

@@ -34,6 +34,8 @@ pub(crate) struct Journal {
     waiting: Vec<u32>,
     /// Bytes of a pack, except for one with a large file.
     pack_bytes: u64,
+    /// Whether an earlier run began the batch.
+    pub(crate) is_resumed: bool,
     /// Files that earlier runs delivered, and that have not changed since.
     pub(crate) earlier: Earlier,
 }
@@ -74,6 +76,7 @@ impl Journal {
         if earlier.is_none() {
             delivered.clear();
         }
+        let is_resumed = earlier.is_some();
         let mut stored = earlier.unwrap_or(Packs { set, next: 1, packs: BTreeMap::new() });
         let numbers: BTreeSet<u32> = String::from_utf8_lossy(&delivered)
             .lines()
@@ -121,6 +124,7 @@ impl Journal {
             stored,
             delivered: file,
             pack_bytes,
+            is_resumed,
             earlier,
         };
         journal.add(rest)?;

@@ -703,12 +703,13 @@ impl Client {
         match &why {
             None => {
                 let rate = self.delivered as f64 * 8.0 / elapsed.as_secs_f64().max(1e-3);
+                // An earlier run sent a part of the packs that it had begun.
+                let how = if self.journal.is_resumed { "resumed".into() } else { show::rate(rate) };
                 let unconfirmed = if self.is_confirmed { "" } else { ", delivery not confirmed" };
                 self.screen.print(format_args!(
-                    "sent{unconfirmed}: {} in {}, {}",
+                    "sent{unconfirmed}: {} in {}, {how}",
                     self.counts,
                     show::seconds(elapsed.as_secs_f64()),
-                    show::rate(rate)
                 ));
             }
             Some(why) => {
