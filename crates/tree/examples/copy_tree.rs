@@ -1,5 +1,6 @@
 //! Copies a folder as a transfer does: it is scanned, divided into packs, read, stored as archives
-//! and unpacked. Prints the time of each step.
+//! and unpacked. Prints the time of each step. Without arguments it copies this crate into a
+//! temporary folder.
 //!
 //! ```sh
 //! cargo run --release --package slowlight-tree --example copy_tree -- FROM TO
@@ -20,10 +21,17 @@ const PACK_MAX: u64 = 4_000_000;
 /// Bytes of each read.
 const PIECE: usize = 64 * 1024;
 
-#[expect(clippy::print_stdout, reason = "an example prints")]
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let [from, to] = arguments.as_slice() else { return Err("give FROM and TO".into()) };
+    match arguments.as_slice() {
+        [from, to] => copy(from, to),
+        [] => copy(Path::new(env!("CARGO_MANIFEST_DIR")), tempfile::tempdir()?.path()),
+        _ => Err("give FROM and TO".into()),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "an example prints")]
+fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     let hidden = to.join(".slowlight");
     fs::create_dir_all(&hidden)?;
     let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
@@ -35,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let start = Instant::now();
-    let found = scan(std::slice::from_ref(from), &ScanOptions::default())?;
+    let found = scan(&[from.to_path_buf()], &ScanOptions::default())?;
     let entries = found.entries.len();
     println!("scan of {entries} entries: {:.3} s", start.elapsed().as_secs_f64());
     for skipped in &found.skipped {
