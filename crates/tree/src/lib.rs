@@ -58,17 +58,21 @@ mod extents;
 mod header;
 mod names;
 mod pack;
+mod patterns;
 mod plan;
 mod scan;
 mod unpack;
+mod watched;
 
 pub use entry::{Entry, Extent, Kind, Modified};
 pub use error::{Fault, UnpackError};
 pub use existing::{Existing, UnknownPolicy};
 pub use names::{is_pack, pack_name};
 pub use pack::{Pack, ReadError};
+pub use patterns::Patterns;
 pub use plan::{Plan, plan};
 pub use scan::{Scan, ScanError, ScanOptions, SkipReason, Skipped, scan};
 pub use unpack::{
     Refusal, Refused, Renamed, Unpacked, Unpacker, is_same_content, process_umask, set_aside,
 };
+pub use watched::{Settling, move_to};

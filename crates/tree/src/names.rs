@@ -1,9 +1,13 @@
-//! Names of packs.
+//! Names of packs and of files.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// Ending of every pack's name.
 const ENDING: &str = ".slowlight.tar";
-/// Longest name that file systems accept.
-const NAME_MAX: usize = 255;
+/// Longest part of a name that file systems accept.
+pub(crate) const PART_MAX: usize = 255;
 
 /// Name of a pack: `LABEL.SET.NUMBER.slowlight.tar`, with the set in 16 hexadecimal digits.
 ///
@@ -15,7 +19,7 @@ pub fn pack_name(label: &str, set: u64, number: u32) -> String {
     let mut name = String::new();
     for c in label.chars() {
         let c = if is_refused(c) { '_' } else { c };
-        if name.len() + c.len_utf8() + rest.len() > NAME_MAX {
+        if name.len() + c.len_utf8() + rest.len() > PART_MAX {
             break;
         }
         name.push(c);
@@ -37,6 +41,26 @@ pub fn is_pack(name: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
     let is_set = set.len() == 16 && set.bytes().all(is_digit);
     is_number && is_set && !label.is_empty()
+}
+
+/// Name with a number, cut between characters if it would be too long.
+pub(crate) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
+    let ending = format!(".~{number}~");
+    let mut name = name.to_vec();
+    let is_continuation = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0xc0 == 0x80);
+    while name.len() + ending.len() > PART_MAX {
+        while is_continuation(name.last()) {
+            name.pop();
+        }
+        name.pop();
+    }
+    name.extend_from_slice(ending.as_bytes());
+    name
+}
+
+/// A name as a path.
+pub(crate) fn as_path(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
 }
 
 #[cfg(test)]
@@ -83,7 +107,7 @@ mod tests {
             number in any::<u32>(),
         ) {
             let name = pack_name(&label.repeat(repeat), set, number);
-            prop_assert!(name.len() <= NAME_MAX);
+            prop_assert!(name.len() <= PART_MAX);
             prop_assert!(is_pack(&name));
             let accepted = engine::FileName::file(&name);
             prop_assert_eq!(accepted.map(|name| name.path().len()), Ok(name.len()));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{END, padded};
-use crate::entry::{Entry, Kind, parent};
+use crate::entry::{Entry, Kind, order, parent};
 use crate::header;
 
 /// Content of one pack.
@@ -32,12 +32,13 @@ impl Plan {
     }
 }
 
-/// Divides entries, in the order of [`scan`](crate::scan), into packs of up to `bytes_max` bytes.
+/// Divides entries into packs of up to `bytes_max` bytes, in the order of [`scan`](crate::scan).
 ///
 /// An entry that is larger by itself gets a pack of its own. Every pack has the folders of its
 /// entries, so that each can be unpacked without the others. The same entries give the same packs.
 #[must_use]
-pub fn plan(entries: Vec<Entry>, bytes_max: u64) -> Vec<Plan> {
+pub fn plan(mut entries: Vec<Entry>, bytes_max: u64) -> Vec<Plan> {
+    entries.sort_by(|a, b| order(&a.name, &b.name));
     let mut plans = Vec::new();
     let mut open = Open::default();
     // Folders of the current entry, from the top.

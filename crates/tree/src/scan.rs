@@ -8,13 +8,13 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use engine::FileName;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use thiserror::Error;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::entry::{Entry, Kind, Modified, order};
 use crate::extents::extents;
+use crate::patterns::Patterns;
 
 /// Options of a scan.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ pub enum ScanError {
 /// # Errors
 /// [`ScanError`]. Files and folders below the paths that cannot be read are in [`Scan::skipped`].
 pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, ScanError> {
-    let exclude = Exclude::new(&options.exclude)?;
+    let exclude = Patterns::new(&options.exclude)?;
     let mut scan = Scan::default();
     for path in paths {
         scan.add(path, &exclude)
@@ -122,7 +122,7 @@ pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, ScanError>
 
 impl Scan {
     /// Adds what is below a path.
-    fn add(&mut self, path: &Path, exclude: &Exclude) -> io::Result<()> {
+    fn add(&mut self, path: &Path, exclude: &Patterns) -> io::Result<()> {
         let top = top(path);
         let source = std::path::absolute(path)?;
         let metadata = match fs::metadata(&source) {
@@ -242,33 +242,5 @@ fn kind(source: &Path, metadata: &Metadata) -> Result<Kind, SkipReason> {
         Ok(Kind::File { len: metadata.len(), extents })
     } else {
         Err(SkipReason::Device)
-    }
-}
-
-/// Compiled patterns.
-struct Exclude {
-    names: GlobSet,
-    last_parts: GlobSet,
-}
-
-impl Exclude {
-    fn new(patterns: &[String]) -> Result<Self, globset::Error> {
-        let mut names = GlobSetBuilder::new();
-        let mut last_parts = GlobSetBuilder::new();
-        for pattern in patterns {
-            let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
-            let glob = GlobBuilder::new(pattern).literal_separator(true).build()?;
-            if pattern.contains('/') { &mut names } else { &mut last_parts }.add(glob);
-        }
-        Ok(Self { names: names.build()?, last_parts: last_parts.build()? })
-    }
-
-    fn matches(&self, name: &[u8]) -> bool {
-        if self.names.is_empty() && self.last_parts.is_empty() {
-            return false;
-        }
-        let name = Path::new(OsStr::from_bytes(name));
-        self.names.is_match(name)
-            || name.file_name().is_some_and(|last| self.last_parts.is_match(last))
     }
 }

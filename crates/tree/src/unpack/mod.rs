@@ -25,6 +25,7 @@ use crate::archive::{Content, Member, Members};
 use crate::entry::{Modified, parent};
 use crate::error::{Fault, UnpackError};
 use crate::existing::Existing;
+use crate::names::numbered;
 use content::Copier;
 pub use content::is_same_content;
 use folders::Folders;
@@ -33,8 +34,6 @@ use folders::Folders;
 const WORK: &str = "unpack";
 /// Largest number of members: 1,048,576, about 300 MB of memory.
 const MEMBERS_MAX: usize = 1 << 20;
-/// Longest part of a name that file systems accept.
-const PART_MAX: usize = 255;
 
 /// Unpacks archives below a root, one at a time.
 #[derive(Debug)]
@@ -573,21 +572,6 @@ fn sibling(name: &[u8], last: &[u8]) -> Vec<u8> {
         Some(parent) => [parent, b"/", last].concat(),
         None => last.to_vec(),
     }
-}
-
-/// Name with a number, cut between characters if it would be too long.
-fn numbered(name: &[u8], number: u64) -> Vec<u8> {
-    let ending = format!(".~{number}~");
-    let mut name = name.to_vec();
-    let is_continuation = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0xc0 == 0x80);
-    while name.len() + ending.len() > PART_MAX {
-        while is_continuation(name.last()) {
-            name.pop();
-        }
-        name.pop();
-    }
-    name.extend_from_slice(ending.as_bytes());
-    name
 }
 
 /// Renames a file to a name that nothing has; else `EXIST`.

@@ -1,6 +1,7 @@
 //! Names and targets that are accepted from an archive.
 
-use super::{PART_MAX, Refusal};
+use super::Refusal;
+use crate::names::PART_MAX;
 use crate::scan::is_reserved;
 
 /// Longest name or target.
