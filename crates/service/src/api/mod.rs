@@ -23,14 +23,13 @@ mod settings;
 mod tests;
 mod upload;
 
-use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bp::codec::bp7::Eid;
 use rt::node::Handle;
+use sd_notify::NotifyState;
 use tokio::net::UnixListener;
 
 pub use self::client::{Coming, NodeClient};
@@ -38,7 +37,8 @@ pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome};
 pub use self::driver::{ApplicationDriver, DriverConfig, DriverError, Observer};
 pub use self::hub::Hub;
 
-use crate::http::{Access, Clients, ServeError, Times, accept, bind_unix, remove_socket};
+use crate::http::{Access, Clients, ServeError, Times, accept, remove_socket, replace_unix};
+use crate::monitor::tell_systemd;
 use crate::node::Reload;
 
 /// Bounds on clients. Streams of deliveries count, so there are many places. `/node` and
@@ -81,19 +81,11 @@ impl NodeServer {
     ///
     /// Another node has it, or the system refuses.
     pub fn bind(path: &Path, access: Access) -> Result<Self, ServeError> {
-        let system = |error| ServeError::System { what: path.display().to_string(), error };
-        if UnixStream::connect(path).is_ok() {
-            let error = io::Error::new(io::ErrorKind::AddrInUse, "a node answers there already");
-            return Err(system(error));
-        }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(system)?;
-        }
-        remove_socket(path).map_err(system)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(system)?;
+        let starting = |error| ServeError::System { what: "starting the interface".into(), error };
+        let runtime = runtime.map_err(starting)?;
         let inside = runtime.enter();
-        let listener = bind_unix(path, access).map_err(system)?;
+        let listener = replace_unix(path, access)?;
         drop(inside);
         Ok(Self { runtime, listener, path: path.to_owned() })
     }
@@ -105,6 +97,7 @@ impl NodeServer {
         let reload = Arc::clone(&shared.reload);
         runtime.block_on(async {
             tokio::spawn(accept(listener, routes::router(Arc::new(shared)), CLIENTS));
+            tell_systemd(&[NotifyState::Ready]);
             let mut rounds = 0_u64;
             while !end() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -116,10 +109,14 @@ impl NodeServer {
                 }
                 if rounds.is_multiple_of(WATCH_ROUNDS) {
                     let hub = Arc::clone(&hub);
-                    handle.ask(move |now, agent| hub.watch(now, agent));
+                    handle.ask(move |now, agent| {
+                        hub.watch(now, agent);
+                        tell_systemd(&[NotifyState::Watchdog]);
+                    });
                 }
             }
         });
+        tell_systemd(&[NotifyState::Stopping]);
         // A successor that starts meanwhile has its own socket by then.
         let _ = remove_socket(&path);
         runtime.shutdown_timeout(Duration::from_secs(1));

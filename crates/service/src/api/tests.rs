@@ -1,6 +1,7 @@
 mod applications;
 mod receivers;
 
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

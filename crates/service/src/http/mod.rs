@@ -11,6 +11,7 @@ use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use axum::http::StatusCode;
@@ -134,6 +135,23 @@ pub fn remove_socket(path: &Path) -> io::Result<()> {
     };
     let error = format!("{kind} has this path; remove it, or choose another path for the socket");
     Err(io::Error::new(io::ErrorKind::AlreadyExists, error))
+}
+
+/// Opens a Unix socket in place of one that an ended process left, if any. Folders of the path are
+/// made.
+///
+/// # Errors
+/// Another process has it, or the system refuses.
+pub fn replace_unix(path: &Path, access: Access) -> Result<UnixListener, ServeError> {
+    let system = |error| ServeError::System { what: path.display().to_string(), error };
+    if UnixStream::connect(path).is_ok() {
+        let error = io::Error::new(io::ErrorKind::AddrInUse, "another process answers there");
+        return Err(system(error));
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(system)?;
+    }
+    remove_socket(path).and_then(|()| bind_unix(path, access)).map_err(system)
 }
 
 /// Opens a Unix socket.
