@@ -29,6 +29,7 @@ INSTALLED = (
     "lib/systemd/system/slowlight-node.service",
     "lib/systemd/system/slowlight-pep.service",
     "lib/systemd/system/slowlight-recv.service",
+    "lib/systemd/system/slowlight-send@.service",
     "lib/sysusers.d/slowlight.conf",
     "share/bash-completion/completions/slowlight",
     "share/doc/slowlight/LICENSE-APACHE",

@@ -19,6 +19,7 @@ mod scope;
 mod screen;
 mod send;
 mod session;
+mod status;
 mod tcp;
 pub(crate) mod transfer;
 mod unfinished;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Peers(peers::Args),
     /// List the state of unfinished transfers of `send` and `bp send`, or remove it
     Unfinished(unfinished::Args),
+    /// Show running receivers and senders of watched folders
+    Status(status::Args),
     /// Send a request to a CFDP entity: listing, status, suspend, resume, file
     Cfdp(operations::Args),
     /// Run slowlight's own TCP on a TUN device
@@ -67,6 +70,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rm(args) => ask::rm(args),
         Command::Peers(args) => peers::run(&args),
         Command::Unfinished(args) => unfinished::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Cfdp(args) => operations::run(args),
         Command::Tcp(args) => tcp::run(*args),
         Command::Pep(args) => pep::run(&args),

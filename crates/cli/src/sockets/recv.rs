@@ -53,6 +53,10 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
 
+    /// Serve state and metrics by HTTP at this Unix socket: /status and /metrics
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
     /// Maximum number of peers remembered; those without a transfer give way to others
     #[arg(long, value_name = "N", default_value_t = 1024)]
     peers_max: usize,
@@ -125,6 +129,7 @@ impl Args {
             peers_max: self.peers_max,
             existing: self.existing,
             role: self.directories.role(),
+            socket: self.socket.clone(),
         };
         Ok((service, self.node.open(&self.options, self.entity)?))
     }

@@ -9,6 +9,7 @@ use crate::Usage;
 
 /// Headings of options, which name the protocols that take them.
 pub(crate) const FOLDERS: &str = "Folders";
+pub(crate) const WATCHED: &str = "A watched folder";
 pub(crate) const CFDP: &str = "CFDP";
 pub(crate) const CFDP_REQUEST: &str = "CFDP requests with the file";
 pub(crate) const CFDP_IN_BUNDLES: &str = "CFDP in bundles";

@@ -11,7 +11,8 @@ use transport::quantity::Span;
 use crate::sockets::cfdp_over_node::{Node, NodeOptions};
 use crate::sockets::screen::Screen;
 use crate::sockets::session::{
-    self, BatchOptions, CfdpOptions, Choice, Ends, Job, SendBatch, SendFile, Source, Wish,
+    self, BatchOptions, CfdpOptions, Choice, Ends, Job, SendBatch, SendFile, Source, WatchOptions,
+    Wish,
 };
 use crate::sockets::transfer::{self, Options, resolve_peer};
 use crate::sockets::{directories, groups, scope};
@@ -50,6 +51,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     batch: BatchOptions,
+
+    #[command(flatten)]
+    watch: WatchOptions,
 
     /// Local address [default: any]
     #[arg(long, value_name = "ADDR", conflicts_with = "node")]
@@ -216,6 +220,7 @@ impl Args {
             cfdp: self.cfdp,
             groups: self.groups,
             batch: self.batch,
+            watch: self.watch,
             packs: Arc::default(),
             put: None,
         };
@@ -244,7 +249,7 @@ pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
             let copy = copy_of_input(args.remote.as_deref())?;
             session::run(args.file_job(copy.path(), address).map_err(transfer::usage)?)
         }
-        [path] if !args.batch.is_wanted() && !path.is_dir() => {
+        [path] if !args.batch.is_wanted() && !args.watch.watch && !path.is_dir() => {
             session::run(args.file_job(path, address).map_err(transfer::usage)?)
         }
         _ => session::run_batch(args.batch_job(paths, address).map_err(transfer::usage)?),

@@ -29,6 +29,7 @@ const PAGES: [&str; 5] =
 /// Beginnings of blocks that do not run here, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("sudo install", "it changes the machine"),
+    ("sudo mkdir", "it changes the machine"),
     ("nft add rule inet filter input", "it changes the machine's packet filter"),
     ("slowlight link --link cislunar --uplink", "it needs the Internet"),
     ("slowlight link --rate \"8 Mbit/s\" --delay \"300 ms\"", "its pings have no end"),
@@ -44,6 +45,7 @@ const HERE: &[&str] = &[
     "head -c 2000000",
     "slowlight send --protocol cfdp photos notes.txt",
     "tar cz photos",
+    "slowlight send --watch outbox",
     "# The first line",
     "until slowlight send",
     "slowlight recv --protocol cfdp --listen :7542 --root inbox --contacts",
@@ -155,6 +157,11 @@ fn commands_of_send_a_file_deliver() {
     script += &block("tar cz photos");
     script +=
         "\ntar xzf inbox/photos.tgz -C third; diff -r photos third/photos; rm -r third/photos\n";
+    script += "mkdir -p outbox/urgent; cp notes.txt outbox/a.log; cp notes.txt outbox/urgent\n";
+    script += &format!("{} &\n", block("slowlight send --watch outbox").trim_end());
+    script += "until cmp outbox/sent/a.log inbox/a.log; do sleep 0.1; done\n\
+               cmp outbox/sent/urgent/notes.txt inbox/urgent/notes.txt\n\
+               slowlight status; kill %2; wait %2\n";
     script += &block("# The first line").replace("--listen :6003 | tar x\n", STREAM);
     script += "\nuntil diff -r photos third/photos; do sleep 0.1; done\n";
     script += stop;

@@ -31,7 +31,7 @@ use transport::settings::check_interval;
 use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId, Transport};
 
 pub(crate) use self::batch::{
-    BatchOptions, Journal, PACK, SendBatch, label, print_skipped, run as run_batch,
+    BatchOptions, Journal, PACK, SendBatch, WatchOptions, label, print_skipped, run as run_batch,
 };
 pub(crate) use self::choice::{Choice, choose};
 pub(crate) use self::client::run;

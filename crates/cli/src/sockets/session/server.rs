@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use crossbeam_channel::Receiver;
 use engine::{PathId, Time};
 use ltp::ltpt;
+use service::monitor::{Monitor, Note, Status, Transfer};
 use transport::contract::Feature;
 use transport::door::{self, Door};
 use transport::protocol::{Kind, Protocol};
-use transport::{Configuration, Ended, Event, Reception, Role, TransferId, Transport};
+use transport::{Configuration, Ended, Event, Progress, Reception, Role, TransferId, Transport};
 use tree::{Existing, Unpacked};
 use ut::Receives;
 
@@ -30,6 +31,7 @@ use crate::sockets::outcome::{self, Measures, Outcome};
 use crate::sockets::peers::join;
 use crate::sockets::screen::{Bar, Screen};
 use crate::sockets::transfer::{self, Options};
+use crate::state;
 use crate::stop::stop_flag;
 
 /// Time between looks at progress.
@@ -60,6 +62,8 @@ pub(crate) struct Service {
     pub(crate) group: Option<rt::Group>,
     /// Routes of blocks for other engines.
     pub(crate) routes: Routes,
+    /// Unix socket for reports about this process, if it has one.
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// Default number of a receiver.
@@ -68,6 +72,7 @@ const ENTITY: u64 = 2;
 /// Receives until a signal, or with `once` until the first file is complete or has failed.
 pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> Result<ExitCode> {
     let (mut runner, mut server) = prepare(options, service, node).map_err(transfer::usage)?;
+    server.monitor = Some(server.monitor(&runner)?);
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
     server.report_unpacked();
@@ -266,6 +271,26 @@ struct Server {
     /// Whether a file was lost for lack of room.
     is_any_lost: bool,
     failure: Option<anyhow::Error>,
+    /// Reports about this process.
+    monitor: Option<Monitor>,
+    received: Received,
+    contact: rt::Contact,
+}
+
+/// Numbers and bytes received since the start.
+#[derive(Debug, Default)]
+struct Received {
+    files: u64,
+    bytes: u64,
+    failed: u64,
+    last_error: Option<Note>,
+}
+
+impl Received {
+    fn fail(&mut self, text: String) {
+        self.failed += 1;
+        self.last_error = Some(Note::new(text));
+    }
 }
 
 /// Progress of a transfer.
@@ -315,7 +340,53 @@ impl Server {
             has_packs: false,
             is_any_lost: false,
             failure: None,
+            monitor: None,
+            received: Received::default(),
+            contact: rt::Contact::Open,
         }
+    }
+
+    /// Begins to report about this process.
+    fn monitor(&self, runner: &Runner) -> Result<Monitor> {
+        let (protocol, address) = match runner {
+            Runner::Socket(driver) => {
+                let names = protocols(&self.options, &self.service);
+                let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+                (names.join(", "), driver.local().to_string())
+            }
+            Runner::Node(_) => (self.options.full_protocol()?.to_string(), "a node".to_owned()),
+        };
+        let status = Status::begin("receiver", &protocol, &self.service.root, &address);
+        let reports = state::reports(None);
+        Monitor::begin(status, reports.as_deref(), self.service.socket.as_deref())
+            .map_err(|error| transfer::usage(error.into()))
+    }
+
+    /// Reports about this process.
+    fn report(&mut self, now: Time, transport: &dyn Transport) {
+        let Some(monitor) = self.monitor.as_mut().filter(|monitor| monitor.is_due()) else {
+            return;
+        };
+        let reports = transport.transfers();
+        let moved = |report: &Progress| {
+            let before = self.under_way.get(&report.id).map_or(report.bytes, |it| it.before);
+            report.bytes.saturating_sub(before)
+        };
+        let moved = self.received.bytes + reports.iter().map(moved).sum::<u64>();
+        let transfers = reports.into_iter().map(|report| Transfer {
+            id: report.id.to_string(),
+            name: report.name,
+            bytes: report.bytes,
+            size: report.size,
+        });
+        monitor.report(moved, |status| {
+            status.pause = contacts::described(now, self.contact);
+            status.transfers = transfers.collect();
+            status.delivered_files = self.received.files;
+            status.delivered_bytes = self.received.bytes;
+            status.failed = self.received.failed;
+            status.last_error.clone_from(&self.received.last_error);
+        });
     }
 
     fn on(
@@ -329,6 +400,7 @@ impl Server {
                 self.progress(now, transport);
                 self.room(now, transport);
                 self.report_unpacked();
+                self.report(now, transport);
             }
             // A receiver has no single peer that could refuse.
             rt::Event::Refused(_) => {}
@@ -338,6 +410,7 @@ impl Server {
                 }
             }
             rt::Event::Contact(contact) => {
+                self.contact = contact;
                 if let Some(text) = contacts::described(now, contact) {
                     self.screen.print(text);
                 }
@@ -355,8 +428,9 @@ impl Server {
     }
 
     /// Reports what became of received packs.
-    fn report_unpacked(&self) {
+    fn report_unpacked(&mut self) {
         for unpacked in self.unpacked.try_iter() {
+            self.received.files += unpacked.files;
             self.screen.print(outcome::unpacked_line(&unpacked));
         }
     }
@@ -478,12 +552,16 @@ impl Server {
         match &ended.result {
             Ok(()) if has_file => {
                 self.screen.print(format_args!("{id}: received {name}: {}", outcome.summary()));
+                self.received.files += u64::from(!tree::is_pack(ended.local_name()));
+                self.received.bytes += measures.moved;
             }
             // A put with messages only was printed on reception.
             Ok(()) => {}
             Err(why) => {
                 let status = outcome::status(ended, "file");
-                self.screen.print(format_args!("{id}: {name} failed: {why}{status}"));
+                let text = format!("{id}: {name} failed: {why}{status}");
+                self.screen.print(&text);
+                self.received.fail(text);
             }
         }
         if self.options.json {
@@ -524,7 +602,9 @@ impl Server {
     /// Prints a transfer that ended without its sender's knowledge.
     fn abandoned(&mut self, now: Time, id: &TransferId, why: &str) {
         let under_way = self.under_way.remove(id);
-        self.screen.print(format_args!("{id}: given up: {why}"));
+        let text = format!("{id}: given up: {why}");
+        self.screen.print(&text);
+        self.received.fail(text);
         if self.options.json {
             let outcome = Outcome::given_up(
                 &self.protocol(id),

@@ -87,6 +87,11 @@ impl Watch {
         false
     }
 
+    /// Why nothing can be sent now.
+    pub(super) fn pause(&self, now: Time) -> Option<String> {
+        contacts::described(now, self.contact)
+    }
+
     /// Reports once that nobody listens. Continues, since the peer may start later.
     pub(super) fn on_refused(&mut self, address: SocketAddr, screen: &Screen) {
         if !self.is_warned {

@@ -18,3 +18,4 @@ mod send_recv;
 mod sessions;
 mod settings;
 mod strangers;
+mod watched;

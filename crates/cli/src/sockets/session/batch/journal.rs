@@ -66,6 +66,19 @@ impl Journal {
         pack_bytes: u64,
         set: u64,
     ) -> Result<Self> {
+        let (mut journal, rest) = Self::resume(folder, entries, pack_bytes, set)?;
+        journal.add(rest)?;
+        Ok(journal)
+    }
+
+    /// Opens the journal as [`Journal::open`] does; returns the entries that are in none of its
+    /// packs.
+    pub(crate) fn resume(
+        folder: &Path,
+        entries: Vec<Entry>,
+        pack_bytes: u64,
+        set: u64,
+    ) -> Result<(Self, Vec<Entry>)> {
         let earlier: Option<Packs> =
             read(&folder.join(PACKS))?.and_then(|text| serde_json::from_slice(&text).ok());
         let path = folder.join(DELIVERED);
@@ -118,7 +131,7 @@ impl Journal {
         let waiting = waiting.collect();
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
         file.set_len(delivered.len() as u64)?;
-        let mut journal = Self {
+        let journal = Self {
             folder: folder.to_owned(),
             waiting,
             stored,
@@ -127,12 +140,12 @@ impl Journal {
             is_resumed,
             earlier,
         };
-        journal.add(rest)?;
-        Ok(journal)
+        Ok((journal, rest))
     }
 
-    /// Plans packs of these entries, and stores the plan.
-    fn add(&mut self, entries: Vec<Entry>) -> Result<()> {
+    /// Plans packs of these entries, and stores the plan. Returns their numbers.
+    pub(crate) fn add(&mut self, entries: Vec<Entry>) -> Result<Vec<u32>> {
+        let before = self.waiting.len();
         for plan in tree::plan(entries, self.pack_bytes) {
             let number = self.stored.next;
             self.stored.next += 1;
@@ -148,7 +161,12 @@ impl Journal {
             fs::rename(&new, &path)?;
             File::open(&self.folder)?.sync_all()
         };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        if self.waiting.len() == self.stored.packs.len() {
+            // No stored pack was delivered.
+            self.delivered.set_len(0).context("cannot forget what was delivered")?;
+        }
+        Ok(self.waiting[before..].to_vec())
     }
 
     /// Number of the batch.
@@ -178,11 +196,20 @@ impl Journal {
 
     /// Replaces a pack whose files changed by packs of these entries; returns their numbers.
     pub(crate) fn replace(&mut self, number: u32, entries: Vec<Entry>) -> Result<Vec<u32>> {
+        self.remove(number);
+        self.add(entries)
+    }
+
+    /// Removes a pack from the next plan that is stored.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Plan> {
         self.waiting.retain(|waiting| *waiting != number);
-        self.stored.packs.remove(&number);
-        let before = self.waiting.len();
-        self.add(entries)?;
-        Ok(self.waiting[before..].to_vec())
+        self.stored.packs.remove(&number)
+    }
+
+    /// Packs that were delivered.
+    pub(crate) fn delivered(&self) -> Vec<u32> {
+        let is_delivered = |number: &u32| !self.waiting.contains(number);
+        self.stored.packs.keys().copied().filter(is_delivered).collect()
     }
 }
 

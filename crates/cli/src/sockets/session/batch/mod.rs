@@ -4,6 +4,7 @@
 //! not stored here; it is read from the files that it holds.
 
 mod journal;
+mod outbox;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -15,18 +16,21 @@ use anyhow::{Context as _, Result, ensure};
 use cfdp::{Config, PutRequest};
 use engine::{FileName, PathId, Time};
 use serde::Serialize;
+use service::monitor::{Monitor, Note, Status, Transfer};
 use transport::protocol::Kind;
-use transport::quantity::Rate;
+use transport::quantity::{Rate, Span};
 use transport::{Ended, Event, SendRequest, TransferId, Transport};
 use tree::{Entry, Pack, Scan, ScanOptions};
 
 pub(crate) use self::journal::Journal;
+use self::outbox::Outbox;
+pub(crate) use self::outbox::WatchOptions;
 use super::client::{self, Opened};
 use super::errand::Errand;
 use super::job::{Ends, Job};
 use super::place::{Place, State, described};
 use super::put::CfdpOptions;
-use super::watch::{NO_CONTACT, Watch, has_answered};
+use super::watch::{NO_CONTACT, Watch, has_answered, is_acknowledged};
 use super::{Linger, Runner, choice, leave, losses};
 use crate::exit::Exit;
 use crate::show;
@@ -34,6 +38,7 @@ use crate::sockets::outcome::print_json;
 use crate::sockets::screen::{Bar, Screen};
 use crate::sockets::transfer::{self, Options};
 use crate::sockets::{groups, scope};
+use crate::state;
 use crate::stop::stop_flag;
 
 /// Number of packs under way at a time.
@@ -87,12 +92,24 @@ pub(crate) struct SendBatch {
     pub(crate) cfdp: CfdpOptions,
     pub(crate) groups: groups::SendOptions,
     pub(crate) batch: BatchOptions,
+    pub(crate) watch: WatchOptions,
     pub(crate) packs: Arc<rt::Packs>,
     /// The request to a CFDP entity, without names, if there is one.
     pub(crate) put: Option<PutRequest>,
 }
 
 impl SendBatch {
+    /// Opens the folder to watch, if one is to be watched.
+    fn open_outbox(&self) -> Result<Option<Outbox>> {
+        if !self.watch.watch {
+            return Ok(None);
+        }
+        let path = outbox::check(&self.paths)?;
+        let below = self.below.as_deref().map(FileName::file).transpose();
+        let below = below.with_context(|| format!("--remote {:?}", self.below))?;
+        Outbox::open(path, &self.watch, &self.batch.exclude, below.as_ref()).map(Some)
+    }
+
     /// Lists the files and folders to send, with their names at the receiver.
     fn scan(&self) -> Result<Scan> {
         let mut scan =
@@ -158,8 +175,9 @@ impl Errand for SendBatch {
         let exclude = &self.batch.exclude;
         let put = self.put.as_ref().map(described);
         let (entity, via) = (ends.remote_entity, ends.via);
+        let verb = if self.watch.watch { "watch" } else { "batch" };
         let request = format!(
-            "batch by {protocol} to {entity} via {via:?} ({put:?}) as {:?} without {exclude:?}",
+            "{verb} by {protocol} to {entity} via {via:?} ({put:?}) as {:?} without {exclude:?}",
             self.below
         );
         let base = self.state.as_deref();
@@ -193,20 +211,44 @@ impl Sizes {
 
 /// Runs a batch until it is delivered or given up.
 pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
-    let scan = job.wish.scan().map_err(transfer::usage)?;
+    let outbox = job.wish.open_outbox().map_err(transfer::usage)?;
+    let scan = match &outbox {
+        Some(outbox) => outbox.scan(),
+        None => job.wish.scan(),
+    };
+    let scan = scan.map_err(transfer::usage)?;
     let screen = Screen::new(job.options.json);
-    print_skipped(&scan, &screen);
+    if outbox.is_none() {
+        print_skipped(&scan, &screen);
+    }
     if job.wish.batch.dry_run {
         return list(&scan);
     }
     let Opened { mut runner, place, is_one_way, .. } =
         client::open(&mut job).map_err(transfer::usage)?;
-    let sizes = Sizes::new(&job.options);
+    if outbox.is_some() && (is_one_way || !is_confirmed(&job)) {
+        let text = "--watch moves a file once its receiver has confirmed it; take a protocol and \
+                    options with confirmation";
+        return Err(crate::Usage(text.to_owned()).into());
+    }
+    let mut sizes = Sizes::new(&job.options);
+    if outbox.is_some() {
+        // What is urgent shares the link with what is being sent.
+        sizes.window = sizes.pack;
+    }
     let set = rt::entropy()?.next_u64();
     let counts = Counts::new(&scan);
     let folder = place.folder().context("a batch keeps its state")?;
-    let journal = Journal::open(folder, scan.entries, sizes.pack, set)?;
+    let journal = match &outbox {
+        // The queue has the rest.
+        Some(_) => Journal::resume(folder, scan.entries, sizes.pack, set)?.0,
+        None => Journal::open(folder, scan.entries, sizes.pack, set)?,
+    };
     let mut client = Client::new(job, &runner, screen, journal, counts, sizes);
+    if let Some(outbox) = outbox {
+        client.monitor = Some(client.monitor(&outbox)?);
+        client.outbox = Some(outbox);
+    }
     client.watch.is_answered |= is_one_way;
     client.begin()?;
     let stop = stop_flag()?;
@@ -225,6 +267,16 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
     }
     client.end()
+}
+
+/// Whether the receiver confirms what it has got.
+fn is_confirmed(job: &Job<SendBatch>) -> bool {
+    let is_one = job.ends.group.is_none() && job.ends.via.is_none();
+    is_one
+        && match &job.wish.put {
+            Some(put) => is_acknowledged(put) || put.closure == Some(true),
+            None => job.options.protocol.kind.is_reliable(),
+        }
 }
 
 /// Prints what cannot be sent.
@@ -313,6 +365,8 @@ struct UnderWay {
     bytes: u64,
     /// Bytes that were sent.
     sent: u64,
+    /// Class of its files; lower ones are more urgent.
+    class: usize,
 }
 
 /// Phase of a batch.
@@ -354,6 +408,14 @@ struct Client {
     failed_in_row: u32,
     /// Number of times that the files of a pack had changed when it was sent.
     changes: BTreeMap<u32, u32>,
+    /// The folder that is watched, if one is.
+    outbox: Option<Outbox>,
+    /// Reports about it.
+    monitor: Option<Monitor>,
+    /// Files that were delivered from it, its failures, and the last of them.
+    delivered_files: u64,
+    failures: u64,
+    last_error: Option<Note>,
     /// Time of the end, or until when it is under way.
     ended: Time,
     loss: Option<(f64, f64)>,
@@ -393,13 +455,21 @@ impl Client {
             failed: 0,
             failed_in_row: 0,
             changes: BTreeMap::new(),
+            outbox: None,
+            monitor: None,
+            delivered_files: 0,
+            failures: 0,
+            last_error: None,
             ended: now,
             loss: None,
         }
     }
 
     /// Announces the batch, of which earlier runs delivered a part.
-    fn begin(&self) -> Result<()> {
+    fn begin(&mut self) -> Result<()> {
+        if self.outbox.is_some() {
+            return self.begin_watch();
+        }
         // Transfers of an earlier process read theirs as soon as their records are read.
         for number in &self.waiting {
             self.add_pack(*number)?;
@@ -414,6 +484,75 @@ impl Client {
         };
         self.screen.print(format_args!("sending {}{rest}", self.counts));
         Ok(())
+    }
+
+    /// Goes on with what an earlier run was sending from the folder.
+    fn begin_watch(&mut self) -> Result<()> {
+        let Some(mut outbox) = self.outbox.take() else { return Ok(()) };
+        for number in self.journal.delivered() {
+            if let Some(plan) = self.journal.remove(number) {
+                self.print_error(outbox.deliver(&plan));
+            }
+        }
+        for number in &self.waiting {
+            self.add_pack(*number)?;
+            if let Some(plan) = self.journal.plan(*number) {
+                outbox.adopt(plan);
+            }
+        }
+        let name = outbox.path().display();
+        self.screen.print(format_args!("watching {name}; what is delivered moves to {name}/sent"));
+        self.outbox = Some(outbox);
+        Ok(())
+    }
+
+    fn print_error(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.fail(format!("{error:#}"));
+        }
+    }
+
+    /// Prints and notes a failure.
+    fn fail(&mut self, text: String) {
+        self.screen.print(&text);
+        self.failures += 1;
+        self.last_error = Some(Note::new(text));
+    }
+
+    /// Begins to report about a watched folder.
+    fn monitor(&self, outbox: &Outbox) -> Result<Monitor> {
+        let Job { options, ends, wish, .. } = &self.job;
+        let protocol = options.full_protocol()?.to_string();
+        let address = ends.peer_address().map(|address| address.to_string()).unwrap_or_default();
+        let status = Status::begin("sender", &protocol, outbox.path(), &address);
+        let reports = state::reports(wish.state.as_deref());
+        Monitor::begin(status, reports.as_deref(), wish.watch.socket.as_deref())
+            .map_err(|error| transfer::usage(error.into()))
+    }
+
+    /// Reports about the watched folder.
+    fn report(&mut self, now: Time) {
+        let (Some(monitor), Some(outbox)) = (&mut self.monitor, &self.outbox) else { return };
+        if !monitor.is_due() {
+            return;
+        }
+        let moved = self.delivered + self.active.values().map(|pack| pack.sent).sum::<u64>();
+        let transfers = self.active.iter().map(|(id, pack)| Transfer {
+            id: id.to_string(),
+            name: self.journal.plan(pack.number).map(contents).unwrap_or_default(),
+            bytes: pack.sent,
+            size: Some(pack.bytes),
+        });
+        monitor.report(moved, |status| {
+            status.is_answered = Some(self.watch.is_answered);
+            status.pause = self.watch.pause(now);
+            status.waiting = outbox.waiting();
+            status.transfers = transfers.collect();
+            status.delivered_files = self.delivered_files;
+            status.delivered_bytes = self.delivered;
+            status.failed = self.failures;
+            status.last_error.clone_from(&self.last_error);
+        });
     }
 
     fn on(
@@ -437,7 +576,7 @@ impl Client {
             }
             rt::Event::Indication(event) => {
                 let event = transport.reported(event);
-                self.event(event);
+                self.event(now, event);
             }
         }
         if matches!(self.phase, Phase::Loading) && transport.is_ready() {
@@ -485,9 +624,12 @@ impl Client {
 
     /// Notes that a pack is under way.
     fn watch_pack(&mut self, id: TransferId, number: u32) {
-        let bytes = self.journal.plan(number).map_or(0, tree::Plan::len);
+        let plan = self.journal.plan(number);
+        let bytes = plan.map_or(0, tree::Plan::len);
+        let classes = plan.zip(self.outbox.as_ref());
+        let class = classes.map_or(0, |(plan, outbox)| outbox.class_of(plan));
         tracing::debug!(%id, number, bytes, "pack under way");
-        self.active.insert(id, UnderWay { number, bytes, sent: 0 });
+        self.active.insert(id, UnderWay { number, bytes, sent: 0, class });
     }
 
     fn is_under_way(&self) -> bool {
@@ -510,6 +652,14 @@ impl Client {
         if has_advanced {
             self.watch.advance(now);
         }
+        let messages = self.outbox.as_mut().map(Outbox::poll).unwrap_or_default();
+        messages.iter().for_each(|message| self.screen.print(message));
+        if let Some(outbox) = &self.outbox {
+            let under_way = self.active.values().map(|pack| pack.bytes).sum::<u64>();
+            self.total = self.delivered + under_way + outbox.bytes();
+            self.bar.set_size(self.total);
+        }
+        self.report(now);
         if matches!(self.phase, Phase::Active) {
             self.watch.check(now, self.job.wish.put.as_ref(), "", &self.screen);
             let sent = self.delivered + self.active.values().map(|pack| pack.sent).sum::<u64>();
@@ -520,9 +670,11 @@ impl Client {
     /// Begins packs as long as the window has room.
     fn fill(&mut self, now: Time, transport: &mut dyn Transport) {
         loop {
-            let under_way: u64 = self.active.values().map(|pack| pack.bytes - pack.sent).sum();
-            let is_full = self.active.len() >= TRANSFERS_MAX || under_way >= self.sizes.window;
-            if is_full && !self.active.is_empty() {
+            if !self.active.is_empty() && self.is_full(now) {
+                return;
+            }
+            if let Err(error) = self.take(now) {
+                self.phase = Phase::Stopped(format!("{error:#}"));
                 return;
             }
             let Some(number) = self.waiting.pop_front() else { break };
@@ -537,13 +689,44 @@ impl Client {
                 return;
             }
         }
-        if self.active.is_empty() {
+        if self.active.is_empty() && self.outbox.is_none() {
             let put = self.job.wish.put.as_ref();
             let light = self.job.options.light_time();
             let given = self.job.wish.cfdp.linger;
             let linger = client::linger(transport, put, given, light, self.watch.is_quick);
             self.phase = Phase::Over(linger, now);
         }
+    }
+
+    /// Whether the next pack has to wait for those under way.
+    fn is_full(&mut self, now: Time) -> bool {
+        let (mut is_probing, mut class) = (false, 0);
+        if let Some(outbox) = &mut self.outbox {
+            is_probing = outbox.is_probing;
+            // What is less urgent is no reason to wait.
+            class = outbox.due(now).unwrap_or(class);
+        }
+        let ahead = self.active.values().filter(|pack| pack.class <= class);
+        let under_way: u64 = ahead.map(|pack| pack.bytes - pack.sent).sum();
+        is_probing || self.active.len() >= TRANSFERS_MAX || under_way >= self.sizes.window
+    }
+
+    /// Makes a pack of files of the watched folder, if none waits.
+    fn take(&mut self, now: Time) -> Result<()> {
+        let Some(outbox) = &mut self.outbox else { return Ok(()) };
+        // In an outage it is open what will be the most urgent after it.
+        if !self.waiting.is_empty() || self.watch.pause(now).is_some() {
+            return Ok(());
+        }
+        let entries = outbox.take(now, self.sizes.pack);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        for number in self.journal.add(entries)? {
+            self.add_pack(number)?;
+            self.waiting.push_back(number);
+        }
+        Ok(())
     }
 
     /// Begins a pack.
@@ -582,7 +765,7 @@ impl Client {
         Ok(())
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, now: Time, event: Event) {
         match event {
             Event::Ended(ended) if self.is_under_way() => {
                 // One of an earlier process may end before it is taken over.
@@ -593,21 +776,22 @@ impl Client {
                     self.watch_pack(ended.id.clone(), number);
                 }
                 if let Some(pack) = self.active.remove(&ended.id)
-                    && let Err(error) = self.ended(&pack, &ended)
+                    && let Err(error) = self.ended(now, &pack, &ended)
                 {
                     self.phase = Phase::Stopped(format!("{error:#}"));
                 }
             }
-            Event::Abandoned { id, why } if self.active.contains_key(&id) => {
-                self.phase = Phase::Stopped(why);
-            }
+            Event::Abandoned { id, why } => match self.active.remove(&id) {
+                Some(pack) if self.outbox.is_some() => self.postpone(now, &pack, &why),
+                Some(_) => self.phase = Phase::Stopped(why),
+                None => {}
+            },
             Event::Notice(text) => self.screen.print(text),
             Event::Lost(text) => tracing::warn!("{text}"),
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
             // Only receivers, and senders of other requests, get these.
             Event::Ended(_)
-            | Event::Abandoned { .. }
             | Event::Restored(_)
             | Event::Receiving(_)
             | Event::Listing(_)
@@ -626,8 +810,16 @@ impl Client {
     }
 
     /// Handles the end of a pack.
-    fn ended(&mut self, pack: &UnderWay, ended: &Ended) -> Result<()> {
+    fn ended(&mut self, now: Time, pack: &UnderWay, ended: &Ended) -> Result<()> {
         self.job.wish.packs.remove(&FileName::file(&self.pack_name(pack.number))?);
+        if self.outbox.is_some() {
+            match &ended.result {
+                Ok(()) if ended.is_confirmed => return self.put_away(pack),
+                Ok(()) => self.postpone(now, pack, "the receiver did not confirm it"),
+                Err(why) => self.postpone(now, pack, why),
+            }
+            return Ok(());
+        }
         let Err(why) = &ended.result else {
             self.delivered += pack.bytes;
             self.is_confirmed &= ended.is_confirmed && self.job.ends.via.is_none();
@@ -642,6 +834,32 @@ impl Client {
         self.screen.print(format_args!("{}: a pack failed: {why}", ended.id));
         ensure!(self.failed_in_row < FAILURES_MAX, "{FAILURES_MAX} packs in a row failed: {why}");
         Ok(())
+    }
+
+    /// Moves the files of a delivered pack out of the way.
+    fn put_away(&mut self, pack: &UnderWay) -> Result<()> {
+        self.delivered += pack.bytes;
+        self.journal.deliver(pack.number)?;
+        let Some(outbox) = &mut self.outbox else { return Ok(()) };
+        let Some(plan) = self.journal.plan(pack.number) else { return Ok(()) };
+        let moved = outbox.deliver(plan);
+        self.delivered_files += outbox::files(plan).count() as u64;
+        self.screen.print(format_args!("delivered {}", contents(plan)));
+        let is_moved = moved.is_ok();
+        self.print_error(moved);
+        if is_moved {
+            self.journal.remove(pack.number);
+        }
+        Ok(())
+    }
+
+    /// Returns the files of a pack to the queue of the watched folder.
+    fn postpone(&mut self, now: Time, pack: &UnderWay, why: &str) {
+        let Some(outbox) = &mut self.outbox else { return };
+        let Some(plan) = self.journal.remove(pack.number) else { return };
+        let pause = Span(outbox.fail(now, &plan));
+        let text = format!("{} failed: {why}; again in {pause}", contents(&plan));
+        self.fail(text);
     }
 
     /// Plans a pack again if its files changed; returns whether it did.
@@ -689,6 +907,18 @@ impl Client {
         if is_kept { Vec::new() } else { self.active.keys().cloned().collect() }
     }
 
+    /// Exit code of a sender that watches a folder: a signal ends it as planned.
+    fn end_watch(&self, outbox: &Outbox, why: Option<String>) -> Result<ExitCode> {
+        let is_stopped = !matches!(self.phase, Phase::Stopped(_));
+        let left = match outbox.left() {
+            (0, _) => "no file is left".to_owned(),
+            (1, bytes) => format!("1 file is left, {}", show::bytes(bytes as f64)),
+            (files, bytes) => format!("{files} files are left, {}", show::bytes(bytes as f64)),
+        };
+        self.screen.print(format_args!("{}; {left}", why.unwrap_or_default()));
+        Ok(Exit::if_succeeded(is_stopped).into())
+    }
+
     /// Exit code; reports the result.
     fn end(self) -> Result<ExitCode> {
         self.bar.clear();
@@ -700,10 +930,13 @@ impl Client {
             Phase::Loading | Phase::Active => Some("stopped".to_owned()),
         };
         let elapsed = self.ended.since(self.bar.began);
+        if let Some(outbox) = &self.outbox {
+            return self.end_watch(outbox, why);
+        }
         match &why {
             None => {
                 let rate = self.delivered as f64 * 8.0 / elapsed.as_secs_f64().max(1e-3);
-                // An earlier run sent a part of the packs that it had begun.
+                // An earlier run sent a part of its packs.
                 let how = if self.journal.is_resumed { "resumed".into() } else { show::rate(rate) };
                 let unconfirmed = if self.is_confirmed { "" } else { ", delivery not confirmed" };
                 self.screen.print(format_args!(
@@ -738,6 +971,18 @@ impl Client {
             })?;
         }
         Ok(Exit::if_succeeded(why.is_none()).into())
+    }
+}
+
+/// Names of the files in a pack, for people.
+fn contents(plan: &tree::Plan) -> String {
+    let mut files = outbox::files(plan);
+    let Some(first) = files.next() else { return "a folder".to_owned() };
+    let name = String::from_utf8_lossy(&first.name).escape_debug().to_string();
+    match files.count() {
+        0 => name,
+        1 => format!("{name} and another file"),
+        more => format!("{name} and {more} other files"),
     }
 }
 
