@@ -5,6 +5,7 @@ pub(crate) mod transport;
 use std::fmt;
 use std::net::SocketAddr;
 
+use ::session::StoreRefusal;
 use bytes::Bytes;
 use engine::{FileName, PathId};
 use thiserror::Error;
@@ -114,7 +115,7 @@ pub struct Failure {
     pub by: End,
     /// Reason code sent to the peer.
     pub reason: CancelReason,
-    /// Local cause, if known.
+    /// Cause, if known: a local one, or one that the receiver reports.
     pub cause: Option<Cause>,
 }
 
@@ -136,7 +137,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Local cause of a session's end, more specific than its reason code.
+/// Cause of a session's end, more specific than its reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Cause {
     /// Silence of the peer for [`Remote::inactivity`](super::Remote).
@@ -145,9 +146,9 @@ pub enum Cause {
     /// Empty block: nothing would be sent, and nothing confirmed.
     #[error("an empty file cannot be a block; the format \"described\" sends its name")]
     Empty,
-    /// The store did not take the block.
-    #[error("there is no room for the block, or the store failed")]
-    Store,
+    /// The receiver cannot store the block.
+    #[error("it cannot store the file: {0}")]
+    Store(StoreRefusal),
     /// Block longer than [`Limits::block`](super::Limits), for an engine of blocks.
     #[error("the block is longer than the bound")]
     TooLong,

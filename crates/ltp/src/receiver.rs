@@ -417,7 +417,9 @@ impl Receiver {
                 self.base.want(&mut core.shared, Class::Control);
             }
             (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
-            (Job::Own(Task::Mark | Task::Record), Err(_)) => self.storage_failed(core),
+            (Job::Own(Task::Mark | Task::Record), Err(error)) => {
+                self.cannot_store(core, (&error).into());
+            }
             (job, answer) => {
                 let Some(delivery) = self.sink.delivery_mut() else { return };
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);

@@ -208,6 +208,7 @@ impl Sender {
                     EffectError::Exists
                     | EffectError::NotEmpty
                     | EffectError::NoSpace
+                    | EffectError::NameTooLong
                     | EffectError::Changed
                     | EffectError::Failed(_) => StatusCode::SenderResources,
                 };
@@ -512,7 +513,7 @@ impl Sender {
             return;
         }
         if status.code != StatusCode::Ok {
-            self.fail(core, Failure { is_ours: false, code: status.code });
+            self.fail(core, Failure::there(status.code));
             self.close(core);
             return;
         }
@@ -612,15 +613,15 @@ impl Sender {
         match self.phase {
             // The receiver has no state yet, or gets a refusal.
             Phase::Opening | Phase::Summing { .. } | Phase::Asking => {
-                self.fail(core, Failure { is_ours: true, code });
+                self.fail(core, Failure::here(code));
                 self.close(core);
             }
             Phase::Sending if self.unproven.is_some() => {
-                self.fail(core, Failure { is_ours: true, code });
+                self.fail(core, Failure::here(code));
                 self.close(core);
             }
             Phase::Sending => {
-                self.fail(core, Failure { is_ours: true, code });
+                self.fail(core, Failure::here(code));
                 self.failed = Some(Failed::Announced);
                 self.phase = Phase::Ending;
                 self.base.disarm_all(&mut core.shared);

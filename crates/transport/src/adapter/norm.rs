@@ -253,11 +253,16 @@ fn event(node: &norm::Node, indication: norm::Indication) -> Event {
         norm::Indication::Finished(finished) => {
             let id = TransferId::new(finished.id);
             let end = Ended::new(id, finished.is_sender, text(&finished.info), &finished.result);
+            let refusal = match &finished.result {
+                Err(norm::Failure::Refused(reason)) => Some(*reason),
+                Err(failure) if !finished.is_sender => failure.store_refusal(),
+                Ok(()) | Err(_) => None,
+            };
             Event::Ended(Ended {
                 stored: finished.name.map(|name| name.to_string()),
                 size: finished.size,
                 is_confirmed: finished.is_confirmed,
-                ..end
+                ..end.with_refusal(refusal)
             })
         }
         norm::Indication::SenderDiscovered { node, .. } => {

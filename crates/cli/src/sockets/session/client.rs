@@ -492,14 +492,16 @@ impl Client {
     /// Prints what a CFDP entity reports along with the end.
     fn print_details(&self, ended: &Ended) {
         let Some(finished) = &ended.transaction else { return };
-        if finished.file_status == FileStatus::FilestoreRejection {
-            // A Finished PDU has no place for the reason.
+        let refusal = finished.store_refusal();
+        if finished.file_status == FileStatus::FilestoreRejection && refusal.is_none() {
+            // Other implementations do not send the reason.
             self.screen.print(
                 "the receiver could not store the file: no space left, a folder that does not \
                  exist there, or a name it refuses; its output has the reason",
             );
         }
-        for response in &finished.filestore_responses {
+        let requested = usize::from(refusal.is_some());
+        for response in finished.filestore_responses.iter().skip(requested) {
             self.screen.print(put::described(response));
         }
     }
