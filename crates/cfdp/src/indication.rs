@@ -205,6 +205,9 @@ pub struct Report {
     pub peer: EntityId,
     /// Bytes sent or received.
     pub progress: u64,
+    /// Bytes that the receiver has, by its last Keep Alive; `None` at a receiver, and before the
+    /// first one.
+    pub confirmed: Option<u64>,
     /// Size of the file in bytes, if known.
     pub size: Option<u64>,
     /// State.

@@ -220,6 +220,8 @@ pub struct Report {
     pub role: End,
     /// Bytes sent or received.
     pub progress: u64,
+    /// Bytes that the receiver's reports claim; `None` at a receiver, and before the first one.
+    pub confirmed: Option<u64>,
     /// Size of the block in bytes, if known.
     pub size: Option<u64>,
     /// Name of the file, if known.

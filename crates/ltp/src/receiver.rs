@@ -165,6 +165,7 @@ impl Receiver {
             id: self.peer.session,
             role: End::Receiver,
             progress: self.ranges.covered(),
+            confirmed: None,
             size: self.extent.end,
             name: self.sink.file().map(|file| file.name.clone()).unwrap_or_default(),
         }

@@ -67,7 +67,7 @@ impl Errand {
     }
 
     pub(crate) fn report(&self) -> Report {
-        Report { id: self.id, progress: 0, size: None, name: self.name.clone() }
+        Report { id: self.id, progress: 0, confirmed: None, size: None, name: self.name.clone() }
     }
 
     pub(crate) fn memory(&self) -> usize {

@@ -273,6 +273,8 @@ pub struct Report {
     pub id: SessionId,
     /// Bytes sent or received.
     pub progress: u64,
+    /// Bytes that the receiver has, by its STATUS; `None` at a receiver, and before the first one.
+    pub confirmed: Option<u64>,
     /// Size of the file in bytes, if known.
     pub size: Option<u64>,
     /// Name of the file, if known.

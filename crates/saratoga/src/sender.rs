@@ -170,6 +170,7 @@ impl Sender {
         Report {
             id: self.id,
             progress: self.source.as_ref().map_or(0, Source::sent),
+            confirmed: Some(self.filling.confirmed()).filter(|confirmed| *confirmed > 0),
             size: self.offer.size,
             name: self.offer.order.name.clone(),
         }

@@ -338,7 +338,7 @@ impl Receiver {
                     self.save_progress(core);
                 }
             }
-            Alarm::Probe | Alarm::Prompt | Alarm::Window => {}
+            Alarm::Probe | Alarm::Prompt | Alarm::Progress | Alarm::Window => {}
         }
     }
 

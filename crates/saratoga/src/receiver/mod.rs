@@ -204,7 +204,8 @@ impl Receiver {
 
     pub(crate) fn report(&self) -> Report {
         let progress = self.extent.ranges.covered();
-        Report { id: self.id, progress, size: self.extent.end(), name: self.name() }
+        let (size, name) = (self.extent.end(), self.name());
+        Report { id: self.id, progress, confirmed: None, size, name }
     }
 
     pub(crate) fn memory(&self) -> usize {

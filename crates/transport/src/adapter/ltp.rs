@@ -129,6 +129,10 @@ impl Configuration for ltp::Config {
         }
         self.catch_up = process.catch_up;
         self.default_remote.unpaced_window = Some(process.unpaced_window);
+        let remote = &mut self.default_remote;
+        if !process.role.is_server() && remote.checkpoint_every.is_none() {
+            remote.checkpoint_interval.get_or_insert(process.reply_interval());
+        }
         // A client keeps no records.
         self.journal = process.role.is_server();
         Ok(())
@@ -232,6 +236,7 @@ impl Transport for LtpTransport {
         let progress = |report: ltp::Report| Progress {
             id: number(report.id),
             bytes: report.progress,
+            confirmed: report.confirmed,
             size: report.size,
             name: report.name,
             wait: None,

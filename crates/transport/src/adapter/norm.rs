@@ -140,6 +140,10 @@ impl Configuration for NormConfig {
         self.config.catch_up = process.catch_up;
         // Many may receive, and each needs its own number, chosen at random.
         self.config.node = 0;
+        if !process.role.is_server() && !process.is_group {
+            // A group gets fewer probes, as each member replies.
+            self.config.sender.probe_interval_max = process.reply_interval();
+        }
         Ok(())
     }
 
@@ -319,6 +323,7 @@ impl Transport for NormTransport {
         let progress = |report: norm::Report| Progress {
             id: TransferId::new(report.id),
             bytes: report.progress,
+            confirmed: None,
             size: report.size,
             name: text(&report.info),
             wait: None,

@@ -343,6 +343,7 @@ impl Transport for SaratogaTransport {
         let progress = |report: saratoga::Report| Progress {
             id: TransferId::new(report.id),
             bytes: report.progress,
+            confirmed: report.confirmed,
             size: report.size,
             name: report.name,
             wait: None,

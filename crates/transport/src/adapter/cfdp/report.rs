@@ -28,6 +28,7 @@ pub(super) fn progress(entity: &Entity) -> Vec<Progress> {
     let progress = |report: cfdp::Report| Progress {
         id: report.id.into(),
         bytes: report.progress,
+        confirmed: report.confirmed,
         size: report.size,
         name: report.destination_name,
         wait: match report.state {
