@@ -125,6 +125,39 @@ impl Failure {
     pub const fn new(by: End, reason: CancelReason) -> Self {
         Self { by, reason, cause: None }
     }
+
+    /// Failure of a receiver to store the block.
+    #[must_use]
+    pub const fn of_store(cause: StoreRefusal) -> Self {
+        let reason = match cause {
+            StoreRefusal::NameRefused | StoreRefusal::NameTooLong => CancelReason::Unreachable,
+            StoreRefusal::Failed
+            | StoreRefusal::NoSpace
+            | StoreRefusal::NotAllowed
+            | StoreRefusal::NoFolder
+            | StoreRefusal::Exists
+            | StoreRefusal::Other(_) => CancelReason::System,
+        };
+        Self { by: End::Receiver, reason, cause: Some(Cause::Store(cause)) }
+    }
+
+    /// Whether the receiver has no client service of this number: the programs at both ends use
+    /// different protocols over LTP.
+    #[must_use]
+    pub const fn is_of_other_service(&self) -> bool {
+        let is_unreachable = matches!(self.reason, CancelReason::Unreachable);
+        matches!(self.by, End::Receiver) && is_unreachable && self.cause.is_none()
+    }
+
+    /// Reason why the receiver cannot store the block, if that is the cause.
+    #[must_use]
+    pub const fn store_refusal(&self) -> Option<StoreRefusal> {
+        match self.cause {
+            Some(Cause::Store(refusal)) => Some(refusal),
+            Some(Cause::Silence | Cause::Empty | Cause::TooLong | Cause::TooNarrow { .. })
+            | None => None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
