@@ -127,6 +127,9 @@ settings! {
         /// Keep Alive PDUs, which the sender prompts for; `None` is unlimited. A receiver that does
         /// not reply is soon no longer prompted.
         pub unpaced_window: Option<u64> = None,
+        /// Time between prompts for a Keep Alive while a file is sent: the user sees that the
+        /// receiver is there, and what it has. `None` sends none.
+        pub progress_prompt: Option<Duration> = None,
         /// Time between prompts for a NAK while a file is sent. By default none is sent.
         pub prompt: Option<Duration> as Maybe<Span> [Interval] = None,
         /// Time after which a sender that awaits Finished sends its EOF again, doubled with each

@@ -33,8 +33,10 @@ pub enum Alarm {
     Probe,
     /// Keep Alive.
     KeepAlive,
-    /// Prompt.
+    /// Prompt for a NAK.
     Prompt,
+    /// Prompt for a Keep Alive.
+    Progress,
     /// The receiver does not report its progress.
     Window,
     /// Request for gaps while the file still arrives.
@@ -55,6 +57,7 @@ impl session::Alarm for Alarm {
             Self::Probe => "probe",
             Self::KeepAlive => "keep alive",
             Self::Prompt => "prompt",
+            Self::Progress => "progress",
             Self::Window => "window",
             Self::Periodic => "periodic nak",
             Self::Journal => "journal",
@@ -71,6 +74,7 @@ impl session::Alarm for Alarm {
             | Self::Probe
             | Self::KeepAlive
             | Self::Prompt
+            | Self::Progress
             | Self::Periodic => true,
             // Without a reply the window opens after a while.
             Self::Window | Self::Journal | Self::Ready(_) => false,

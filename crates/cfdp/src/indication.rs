@@ -4,6 +4,7 @@ pub(crate) mod user_operations;
 
 use bytes::Bytes;
 use engine::PathId;
+use session::StoreRefusal;
 use wire::DecodeError;
 
 use self::user_operations::OperationIndication;
@@ -169,10 +170,19 @@ pub struct TransactionFinished {
     pub size: u64,
     /// Messages to user, received or sent, in order.
     pub messages: Vec<Bytes>,
-    /// Responses to the filestore requests.
+    /// Responses to the filestore requests, after the reason why the file could not be stored, if
+    /// there is one.
     pub filestore_responses: Vec<FilestoreResponse>,
     /// Entity that detected the fault, if named.
     pub fault_location: Option<EntityId>,
+}
+
+impl TransactionFinished {
+    /// Reason why the receiver cannot store the file, if known.
+    pub fn store_refusal(&self) -> Option<StoreRefusal> {
+        let is_refused = self.condition == ConditionCode::FilestoreRejection;
+        self.filestore_responses.first().filter(|_| is_refused)?.store_refusal()
+    }
 }
 
 /// Role of an entity in a transaction.
@@ -195,6 +205,9 @@ pub struct Report {
     pub peer: EntityId,
     /// Bytes sent or received.
     pub progress: u64,
+    /// Bytes that the receiver has, by its last Keep Alive; `None` at a receiver, and before the
+    /// first one.
+    pub confirmed: Option<u64>,
     /// Size of the file in bytes, if known.
     pub size: Option<u64>,
     /// State.

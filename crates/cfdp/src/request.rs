@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use engine::{FileName, NameError};
+use session::StoreRefusal;
 use thiserror::Error;
 
 use super::config::Remote;
@@ -142,6 +143,25 @@ impl FilestoreRequest {
 }
 
 impl FilestoreResponse {
+    /// Response of a receiver that cannot store the file itself: a Finished PDU has no other field
+    /// for the reason (§5.2.3). No request asked for it.
+    pub(crate) fn refused(file: &str, reason: StoreRefusal) -> Self {
+        Self {
+            action: FilestoreAction::CreateFile,
+            status: FilestoreStatus::CREATE_FILE_NOT_ALLOWED,
+            first: file.to_owned(),
+            second: String::new(),
+            message: reason.to_string(),
+        }
+    }
+
+    /// Reason why the receiver cannot store the file, if the response has one.
+    pub fn store_refusal(&self) -> Option<StoreRefusal> {
+        let is_refused = self.action == FilestoreAction::CreateFile
+            && self.status == FilestoreStatus::CREATE_FILE_NOT_ALLOWED;
+        StoreRefusal::from_text(&self.message).filter(|_| is_refused)
+    }
+
     pub(crate) fn from_wire(response: &pdu::FilestoreResponse<'_>) -> Self {
         Self {
             action: response.action,

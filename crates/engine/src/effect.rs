@@ -359,6 +359,9 @@ pub enum EffectError {
     /// The name leads out of the root, or the system forbids access.
     #[error("not allowed")]
     NotAllowed,
+    /// The store has no names of this length.
+    #[error("the name is too long")]
+    NameTooLong,
     /// The file is not as it was when it was opened to be read.
     #[error("changed while it was sent")]
     Changed,

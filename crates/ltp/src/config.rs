@@ -255,9 +255,8 @@ impl Remote {
         let most = self.retransmission_limit.unwrap_or(CANCELS_MAX);
         match cause {
             Some(Cause::Silence) => most.min(SILENT_CANCELS_MAX),
-            Some(Cause::Empty | Cause::Store | Cause::TooLong | Cause::TooNarrow { .. }) | None => {
-                most
-            }
+            Some(Cause::Empty | Cause::Store(_) | Cause::TooLong | Cause::TooNarrow { .. })
+            | None => most,
         }
     }
 

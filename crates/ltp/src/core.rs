@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::session::path::{Burst, Handle};
 use ::session::timer::Timer;
-use ::session::{self, Base, Credit, User};
+use ::session::{self, Base, Credit, StoreRefusal, User};
 use engine::{IndexRequest, PathId, Rng, Time};
 
 use super::config::{Config, Remote};
@@ -15,9 +15,9 @@ use super::sealed::{Sealed, extensions};
 use super::silence::{Probe, Silence};
 use super::transport::flow::{Outcome, Seq};
 use super::transport::record;
-use crate::authentication;
 use crate::segment::ltpt::{Congestion, Transport};
 use crate::segment::{Body, Extension, SessionId};
+use crate::{authentication, refusal};
 
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,8 +218,8 @@ pub(crate) struct Peer {
     pub(crate) cookies: Cookies,
     /// LTP-T extensions of data segments, if the session is a hop of a transfer.
     transport: Vec<(u8, Vec<u8>)>,
-    /// LTP-T extensions of a cancellation for lack of room.
-    congestion: Vec<(u8, Vec<u8>)>,
+    /// Extensions of a cancellation, which have its cause.
+    cause: Vec<(u8, Vec<u8>)>,
     /// Whether the peer has proven that it receives segments, or need not: the session is this
     /// engine's own.
     pub(crate) is_proven: bool,
@@ -227,9 +227,9 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(session: SessionId, remote: Remote) -> Self {
-        let (transport, congestion) = (Vec::new(), Vec::new());
+        let (transport, cause) = (Vec::new(), Vec::new());
         let (cookies, is_proven) = (Cookies::default(), false);
-        Self { session, remote, cookies, transport, congestion, is_proven }
+        Self { session, remote, cookies, transport, cause, is_proven }
     }
 
     /// Adds the block's transfer to each data segment.
@@ -250,14 +250,19 @@ impl Peer {
     /// Adds the congested resource to a cancellation.
     pub(crate) fn set_congestion(&mut self, congestion: Congestion) {
         let transport = Transport { congestion: Some(congestion), ..Transport::default() };
-        self.congestion = transport.values();
+        self.cause = transport.values();
     }
 
-    /// LTP-T extensions of a segment.
+    /// Adds the reason why the block cannot be stored to a cancellation.
+    pub(crate) fn set_store_refusal(&mut self, reason: StoreRefusal) {
+        self.cause = vec![refusal::extension(reason)];
+    }
+
+    /// Extensions of a segment besides those for security.
     fn values(&self, body: &Body<'_>) -> &[(u8, Vec<u8>)] {
         match body {
             Body::Data(_) => &self.transport,
-            Body::Cancel { .. } => &self.congestion,
+            Body::Cancel { .. } => &self.cause,
             Body::Report(_) | Body::ReportAck { .. } | Body::CancelAck { .. } => &[],
         }
     }

@@ -9,11 +9,12 @@ use session::{Alarm as _, Turns as _};
 
 use super::Node;
 use super::core::Alarm;
+use super::indication::{Cause, Failure};
 use super::session::Session;
 use super::silence::Silence;
-use crate::authentication;
 use crate::segment::ltpt::Transport;
 use crate::segment::{Body, End, Segment};
+use crate::{authentication, refusal};
 
 /// Minimum silence of a path after which the path's sessions are examined.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
@@ -193,7 +194,10 @@ impl Node {
             (Session::Sender(sender), Body::Cancel { reason, .. }) => {
                 let transport = Transport::from_extensions(segment.header);
                 let congestion = transport.ok().and_then(|transport| transport.congestion);
-                sender.on_cancel(core, reason, congestion);
+                let refusal = refusal::find(segment.header);
+                let cause = refusal.map(Cause::Store);
+                let failure = Failure { cause, ..Failure::new(End::Receiver, reason) };
+                sender.on_cancel(core, failure, congestion);
             }
             (Session::Sender(sender), Body::CancelAck { .. }) => sender.on_cancel_ack(core),
             (Session::Receiver(_), Body::Report(_))

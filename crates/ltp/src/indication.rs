@@ -5,6 +5,7 @@ pub(crate) mod transport;
 use std::fmt;
 use std::net::SocketAddr;
 
+use ::session::StoreRefusal;
 use bytes::Bytes;
 use engine::{FileName, PathId};
 use thiserror::Error;
@@ -114,7 +115,7 @@ pub struct Failure {
     pub by: End,
     /// Reason code sent to the peer.
     pub reason: CancelReason,
-    /// Local cause, if known.
+    /// Cause, if known: a local one, or one that the receiver reports.
     pub cause: Option<Cause>,
 }
 
@@ -123,6 +124,39 @@ impl Failure {
     #[must_use]
     pub const fn new(by: End, reason: CancelReason) -> Self {
         Self { by, reason, cause: None }
+    }
+
+    /// Failure of a receiver to store the block.
+    #[must_use]
+    pub const fn of_store(cause: StoreRefusal) -> Self {
+        let reason = match cause {
+            StoreRefusal::NameRefused | StoreRefusal::NameTooLong => CancelReason::Unreachable,
+            StoreRefusal::Failed
+            | StoreRefusal::NoSpace
+            | StoreRefusal::NotAllowed
+            | StoreRefusal::NoFolder
+            | StoreRefusal::Exists
+            | StoreRefusal::Other(_) => CancelReason::System,
+        };
+        Self { by: End::Receiver, reason, cause: Some(Cause::Store(cause)) }
+    }
+
+    /// Whether the receiver has no client service of this number: the programs at both ends use
+    /// different protocols over LTP.
+    #[must_use]
+    pub const fn is_of_other_service(&self) -> bool {
+        let is_unreachable = matches!(self.reason, CancelReason::Unreachable);
+        matches!(self.by, End::Receiver) && is_unreachable && self.cause.is_none()
+    }
+
+    /// Reason why the receiver cannot store the block, if that is the cause.
+    #[must_use]
+    pub const fn store_refusal(&self) -> Option<StoreRefusal> {
+        match self.cause {
+            Some(Cause::Store(refusal)) => Some(refusal),
+            Some(Cause::Silence | Cause::Empty | Cause::TooLong | Cause::TooNarrow { .. })
+            | None => None,
+        }
     }
 }
 
@@ -136,7 +170,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Local cause of a session's end, more specific than its reason code.
+/// Cause of a session's end, more specific than its reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Cause {
     /// Silence of the peer for [`Remote::inactivity`](super::Remote).
@@ -145,9 +179,9 @@ pub enum Cause {
     /// Empty block: nothing would be sent, and nothing confirmed.
     #[error("an empty file cannot be a block; the format \"described\" sends its name")]
     Empty,
-    /// The store did not take the block.
-    #[error("there is no room for the block, or the store failed")]
-    Store,
+    /// The receiver cannot store the block.
+    #[error("it cannot store the file: {0}")]
+    Store(StoreRefusal),
     /// Block longer than [`Limits::block`](super::Limits), for an engine of blocks.
     #[error("the block is longer than the bound")]
     TooLong,
@@ -219,6 +253,8 @@ pub struct Report {
     pub role: End,
     /// Bytes sent or received.
     pub progress: u64,
+    /// Bytes that the receiver's reports claim; `None` at a receiver, and before the first one.
+    pub confirmed: Option<u64>,
     /// Size of the block in bytes, if known.
     pub size: Option<u64>,
     /// Name of the file, if known.

@@ -44,6 +44,7 @@ pub mod ltpt;
 mod marks;
 mod profile;
 mod receiver;
+mod refusal;
 mod reports;
 mod request;
 pub mod segment;

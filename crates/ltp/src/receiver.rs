@@ -165,6 +165,7 @@ impl Receiver {
             id: self.peer.session,
             role: End::Receiver,
             progress: self.ranges.covered(),
+            confirmed: None,
             size: self.extent.end,
             name: self.sink.file().map(|file| file.name.clone()).unwrap_or_default(),
         }
@@ -417,7 +418,9 @@ impl Receiver {
                 self.base.want(&mut core.shared, Class::Control);
             }
             (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
-            (Job::Own(Task::Mark | Task::Record), Err(_)) => self.storage_failed(core),
+            (Job::Own(Task::Mark | Task::Record), Err(error)) => {
+                self.cannot_store(core, (&error).into());
+            }
             (job, answer) => {
                 let Some(delivery) = self.sink.delivery_mut() else { return };
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);

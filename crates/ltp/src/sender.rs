@@ -179,6 +179,8 @@ impl Sender {
             id: self.peer.session,
             role: End::Sender,
             progress: self.source.as_ref().map_or(0, Supply::sent),
+            confirmed: Some(self.reports.claimed().covered().min(self.layout.content))
+                .filter(|claimed| *claimed > 0),
             size: self.source.as_ref().map(|_| self.layout.content).filter(|size| *size < u64::MAX),
             name: self.name.clone(),
         }

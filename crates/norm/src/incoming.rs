@@ -18,6 +18,7 @@ mod stream;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, Time};
+use session::StoreRefusal;
 use session::path::Handle;
 
 use self::block::Block;
@@ -33,7 +34,6 @@ use super::coding::{Coding, is_long};
 use super::core::{Core, Job, Room, Task};
 use super::digest::version_of;
 use super::indication::{Failure, Indication, Limit, ObjectId, Piece, Report};
-use super::refusal::Reason;
 use super::requested::{InfoRequested, Requested};
 use crate::fec::Partition;
 use crate::message::{Data, Flags, Fti, Info, PayloadId, Scheme};
@@ -130,7 +130,7 @@ pub(crate) enum State {
     Failed {
         is_refused: bool,
         /// Reason, if the object could not be stored.
-        cannot_store: Option<Reason>,
+        cannot_store: Option<StoreRefusal>,
     },
 }
 
@@ -276,7 +276,7 @@ impl Incoming {
     }
 
     /// Reason why the object could not be stored.
-    pub(crate) fn cannot_store(&self) -> Option<Reason> {
+    pub(crate) fn cannot_store(&self) -> Option<StoreRefusal> {
         let State::Failed { cannot_store, .. } = self.state else { return None };
         cannot_store
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use engine::{EffectError, FileName, PathId};
+use engine::{EffectError, FileName, NameError, PathId};
+use session::StoreRefusal;
 use thiserror::Error;
 
 /// Object under way at this node. A restarted sender may reuse the number of a finished one.
@@ -324,7 +325,7 @@ pub enum Failure {
     Storage(EffectError),
     /// No receiver could store the object, for this reason of the last one.
     #[error("the receiver could not store it: {0}")]
-    Refused(EffectError),
+    Refused(StoreRefusal),
     /// The file was truncated while it was sent.
     #[error("the file changed while it was sent")]
     Changed,
@@ -332,8 +333,8 @@ pub enum Failure {
     #[error("received blocks differ from those that were sent")]
     Damaged,
     /// NORM_INFO is not a valid file name.
-    #[error("the name is not allowed")]
-    Name,
+    #[error("{0}")]
+    Name(NameError),
     /// The settings do not allow sending the object.
     #[error("{0}")]
     Settings(String),

@@ -6,10 +6,10 @@
 //! | 1 | `het`, 74 |
 //! | 1 | `hel`, 2 |
 //! | 2 | object |
-//! | 1 | reason: 0 other, 1 no space left, 2 not allowed |
+//! | 1 | [`StoreRefusal`] |
 //! | 3 | 0 |
 
-use engine::EffectError;
+use session::StoreRefusal;
 
 use crate::indication::Failure;
 use crate::message::{Extensions, find_extension};
@@ -17,46 +17,23 @@ use crate::message::{Extensions, find_extension};
 /// Type of the extension.
 pub(crate) const EXT_REFUSED: u8 = 74;
 
-/// Reason why a receiver cannot store an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    Other,
-    NoSpace,
-    NotAllowed,
-}
-
-impl From<&EffectError> for Reason {
-    fn from(error: &EffectError) -> Self {
-        match error {
-            EffectError::NoSpace => Self::NoSpace,
-            EffectError::NotAllowed => Self::NotAllowed,
-            EffectError::NotFound
-            | EffectError::Exists
-            | EffectError::WrongKind
-            | EffectError::NotEmpty
-            | EffectError::Changed
-            | EffectError::Failed(_) => Self::Other,
-        }
-    }
-}
-
 impl Failure {
-    /// Reason for which an object could not be stored.
-    pub(crate) fn storage_reason(&self) -> Option<Reason> {
-        if let Self::Storage(error) = self {
-            return Some(Reason::from(error));
-        }
-        (*self == Self::Name).then_some(Reason::NotAllowed)
-    }
-}
-
-impl Reason {
-    /// Error as the sender reports it.
-    pub(crate) fn error(self) -> EffectError {
+    /// Reason why an object could not be stored here.
+    pub fn store_refusal(&self) -> Option<StoreRefusal> {
         match self {
-            Self::NoSpace => EffectError::NoSpace,
-            Self::NotAllowed => EffectError::NotAllowed,
-            Self::Other => EffectError::Failed("its output has the reason".to_owned()),
+            Self::Storage(error) => Some(error.into()),
+            Self::Name(error) => Some(error.into()),
+            Self::Cancelled
+            | Self::Abandoned
+            | Self::Ended
+            | Self::Silence
+            | Self::Resumed
+            | Self::NoReceiver
+            | Self::Unacknowledged { .. }
+            | Self::Refused(_)
+            | Self::Changed
+            | Self::Damaged
+            | Self::Settings(_) => None,
         }
     }
 }
@@ -65,29 +42,20 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) object: u16,
-    pub(crate) reason: Reason,
+    pub(crate) reason: StoreRefusal,
 }
 
 impl Refusal {
     /// Content of the extension.
     pub(crate) fn encode(self) -> [u8; 6] {
         let [high, low] = self.object.to_be_bytes();
-        let reason = match self.reason {
-            Reason::Other => 0,
-            Reason::NoSpace => 1,
-            Reason::NotAllowed => 2,
-        };
-        [high, low, reason, 0, 0, 0]
+        [high, low, self.reason.code(), 0, 0, 0]
     }
 
     /// Finds the extension among others.
     pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
         let [high, low, reason] = *find_extension(extensions, EXT_REFUSED)?.first_chunk::<3>()?;
-        let reason = match reason {
-            1 => Reason::NoSpace,
-            2 => Reason::NotAllowed,
-            _ => Reason::Other,
-        };
+        let reason = StoreRefusal::from_code(reason);
         Some(Self { object: u16::from_be_bytes([high, low]), reason })
     }
 }
@@ -95,13 +63,13 @@ impl Refusal {
 /// Last object that a receiver could not store.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    last: Option<(u64, Reason)>,
+    last: Option<(u64, StoreRefusal)>,
     is_due: bool,
 }
 
 impl Refused {
     /// Notes an object that cannot be stored.
-    pub(crate) fn note(&mut self, number: u64, reason: Reason) {
+    pub(crate) fn note(&mut self, number: u64, reason: StoreRefusal) {
         self.last = Some((number, reason));
         self.is_due = true;
     }
@@ -132,12 +100,11 @@ mod tests {
 
     #[test]
     fn refusals_round_trip() {
-        for reason in [Reason::Other, Reason::NoSpace, Reason::NotAllowed] {
+        for reason in [StoreRefusal::Failed, StoreRefusal::NoSpace, StoreRefusal::Other(77)] {
             let refusal = Refusal { object: 0x1234, reason };
             let value = refusal.encode();
             let fields = [Extension { kind: EXT_REFUSED, value: &value }];
             assert_eq!(Refusal::find(&Extensions::new(&fields)), Some(refusal));
-            assert_eq!(Reason::from(&reason.error()), reason);
         }
         assert_eq!(Refusal::find(&Extensions::NONE), None);
     }

@@ -67,7 +67,7 @@ impl Errand {
     }
 
     pub(crate) fn report(&self) -> Report {
-        Report { id: self.id, progress: 0, size: None, name: self.name.clone() }
+        Report { id: self.id, progress: 0, confirmed: None, size: None, name: self.name.clone() }
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -112,6 +112,7 @@ impl Errand {
                 EffectError::Exists
                 | EffectError::NotEmpty
                 | EffectError::NoSpace
+                | EffectError::NameTooLong
                 | EffectError::Changed
                 | EffectError::Failed(_),
             ) => StatusCode::NotDeleted,
@@ -153,7 +154,7 @@ impl Errand {
         if self.is_done {
             return;
         }
-        let failure = (code != StatusCode::Ok).then_some(Failure { is_ours, code });
+        let failure = (code != StatusCode::Ok).then_some(Failure { is_ours, code, cause: None });
         core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             result: failure.map_or(Ok(()), Err),

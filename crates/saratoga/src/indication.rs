@@ -3,6 +3,7 @@
 use std::fmt;
 
 use engine::{FileName, PathId};
+use session::StoreRefusal;
 use thiserror::Error;
 
 use crate::packet::{Ability, EntryKind, StatusCode, Width};
@@ -166,6 +167,47 @@ pub struct Failure {
     pub is_ours: bool,
     /// Status code.
     pub code: StatusCode,
+    /// Reason why this peer cannot store the file, which is more specific than the code.
+    pub cause: Option<StoreRefusal>,
+}
+
+impl Failure {
+    /// Failure found by this peer.
+    pub(crate) fn here(code: StatusCode) -> Self {
+        Self { is_ours: true, code, cause: None }
+    }
+
+    /// Failure that the other peer reports.
+    pub(crate) fn there(code: StatusCode) -> Self {
+        Self { is_ours: false, code, cause: None }
+    }
+
+    /// Failure of this peer to store a file.
+    pub(crate) fn of_store(cause: StoreRefusal) -> Self {
+        let code = match cause {
+            StoreRefusal::NoFolder => StatusCode::NotFound,
+            StoreRefusal::NotAllowed
+            | StoreRefusal::NameRefused
+            | StoreRefusal::NameTooLong
+            | StoreRefusal::Exists => StatusCode::AccessDenied,
+            StoreRefusal::NoSpace | StoreRefusal::Failed | StoreRefusal::Other(_) => {
+                StatusCode::ReceiverResources
+            }
+        };
+        Self { cause: Some(cause), ..Self::here(code) }
+    }
+
+    /// Reason why the receiver of a file cannot store it, as its STATUS reports it to the sender: a
+    /// code may have several.
+    pub fn reported_cause(&self) -> Option<&'static str> {
+        let causes = [
+            (StatusCode::NotFound, "no such folder"),
+            (StatusCode::AccessDenied, "not allowed, or the name is refused or taken"),
+            (StatusCode::ReceiverResources, "no space left, or its limits are reached"),
+        ];
+        let known = causes.into_iter().find(|(code, _)| *code == self.code && !self.is_ours);
+        known.map(|(_, cause)| cause)
+    }
 }
 
 /// Entry of a directory.
@@ -231,6 +273,8 @@ pub struct Report {
     pub id: SessionId,
     /// Bytes sent or received.
     pub progress: u64,
+    /// Bytes that the receiver has, by its STATUS; `None` at a receiver, and before the first one.
+    pub confirmed: Option<u64>,
     /// Size of the file in bytes, if known.
     pub size: Option<u64>,
     /// Name of the file, if known.

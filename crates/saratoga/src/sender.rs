@@ -170,6 +170,7 @@ impl Sender {
         Report {
             id: self.id,
             progress: self.source.as_ref().map_or(0, Source::sent),
+            confirmed: Some(self.filling.confirmed()).filter(|confirmed| *confirmed > 0),
             size: self.offer.size,
             name: self.offer.order.name.clone(),
         }
@@ -208,6 +209,7 @@ impl Sender {
                     EffectError::Exists
                     | EffectError::NotEmpty
                     | EffectError::NoSpace
+                    | EffectError::NameTooLong
                     | EffectError::Changed
                     | EffectError::Failed(_) => StatusCode::SenderResources,
                 };
@@ -512,7 +514,7 @@ impl Sender {
             return;
         }
         if status.code != StatusCode::Ok {
-            self.fail(core, Failure { is_ours: false, code: status.code });
+            self.fail(core, Failure::there(status.code));
             self.close(core);
             return;
         }
@@ -612,15 +614,15 @@ impl Sender {
         match self.phase {
             // The receiver has no state yet, or gets a refusal.
             Phase::Opening | Phase::Summing { .. } | Phase::Asking => {
-                self.fail(core, Failure { is_ours: true, code });
+                self.fail(core, Failure::here(code));
                 self.close(core);
             }
             Phase::Sending if self.unproven.is_some() => {
-                self.fail(core, Failure { is_ours: true, code });
+                self.fail(core, Failure::here(code));
                 self.close(core);
             }
             Phase::Sending => {
-                self.fail(core, Failure { is_ours: true, code });
+                self.fail(core, Failure::here(code));
                 self.failed = Some(Failed::Announced);
                 self.phase = Phase::Ending;
                 self.base.disarm_all(&mut core.shared);

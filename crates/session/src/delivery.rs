@@ -19,7 +19,7 @@ use crate::ranges::Ranges;
 use crate::spool::Spool;
 use crate::storage::{JournalPolicy, Storage};
 use crate::sum::{Sum, Value};
-use crate::{Alarm, Job, Seat, Shared};
+use crate::{Alarm, Job, Seat, Shared, StoreRefusal};
 
 /// File that arrives.
 #[derive(Debug)]
@@ -74,9 +74,9 @@ pub enum Event {
     /// The file has its name.
     Installed,
     /// The file could not be renamed.
-    NotInstalled(EffectError),
+    NotInstalled(StoreRefusal),
     /// Data could not be read or written.
-    Failed,
+    Failed(StoreRefusal),
 }
 
 impl Delivery {
@@ -275,22 +275,25 @@ impl Delivery {
             (Job::Write { cost }, result) => {
                 self.spool.written();
                 shared.written(*cost);
-                result.is_err().then_some(Event::Failed)
+                result.err().map(|error| Event::Failed((&error).into()))
             }
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 self.on_opened(shared, handle, ranges, file, len)
             }
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
                 let read = self.spool.read_done(*offset, *len, bytes);
-                Some(read.map_or(Event::Failed, |()| Event::Summed))
+                Some(read.map_or(Event::Failed(StoreRefusal::Failed), |()| Event::Summed))
             }
             (Job::Sync, Ok(_)) => self.on_synced(),
             (Job::Install, Ok(_)) => Some(Event::Installed),
             (Job::Install, Err(EffectError::NotFound)) if self.was_installing => {
                 Some(Event::Installed)
             }
-            (Job::Install, Err(error)) => Some(Event::NotInstalled(error)),
-            (Job::Open | Job::Read { .. } | Job::Sync, Ok(_) | Err(_)) => Some(Event::Failed),
+            (Job::Install, Err(error)) => Some(Event::NotInstalled((&error).into())),
+            (Job::Open | Job::Read { .. } | Job::Sync, Err(error)) => {
+                Some(Event::Failed((&error).into()))
+            }
+            (Job::Open | Job::Read { .. }, Ok(_)) => Some(Event::Failed(StoreRefusal::Failed)),
             (Job::Repair { .. } | Job::Forget | Job::Own(_), _) => None,
         }
     }

@@ -27,6 +27,7 @@ pub mod settings;
 pub mod source;
 pub mod spool;
 pub mod storage;
+mod store_refusal;
 pub mod sum;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use self::admission::{Admission, Place};
 pub use self::base::{Base, Reason, Seat};
 pub use self::credit::{Credit, FACTOR};
 pub use self::places::{Guest, Host, Places, Vacancy};
+pub use self::store_refusal::StoreRefusal;
 pub use crate::buffers::Buffers;
 use crate::path::{Burst, Class, Clock, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;

@@ -130,6 +130,15 @@ impl Ended {
         }
     }
 
+    /// This end with the reason why the receiver cannot store the file, if there is one. All
+    /// protocols use the same words.
+    #[must_use]
+    pub fn with_refusal(self, reason: Option<impl fmt::Display>) -> Self {
+        let Some(reason) = reason else { return self };
+        let who = if self.at_sender { "the receiver cannot" } else { "cannot" };
+        Self { result: Err(format!("{who} store the file: {reason}")), ..self }
+    }
+
     /// Whether this end believes that the complete file is there.
     #[must_use]
     pub fn is_success(&self) -> bool {

@@ -361,6 +361,10 @@ impl LtpLayer {
                 let is_final = failure.cause == Some(ltp::Cause::Silence)
                     || failure.by == End::Receiver && failure.reason == CancelReason::Unreachable;
                 let why = match failure.by {
+                    End::Receiver if failure.is_of_other_service() => {
+                        "the program there speaks LTP, but receives no CFDP over it: files by LTP \
+                         have another client service"
+                    }
                     End::Receiver => "the receiving LTP engine cancelled a session",
                     End::Sender => "an LTP session failed",
                 };

@@ -175,7 +175,7 @@ impl Ltpcl {
     /// Reports a bundle that the engine refused: the agent has not seen it.
     pub(super) fn report_refused(&mut self, id: SessionId, failure: Failure) {
         let why = match failure.cause {
-            Some(Cause::Store) => Refusal::NoResources,
+            Some(Cause::Store(_)) => Refusal::NoResources,
             Some(Cause::TooLong) => Refusal::NotAcceptable,
             Some(Cause::Silence | Cause::Empty | Cause::TooNarrow { .. }) | None => return,
         };

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
+use session::StoreRefusal;
 use session::delivery::Step;
 use session::path::{Class, Path};
 use session::sum::Value;
@@ -96,7 +97,7 @@ impl Receiver {
         let destination = self.metadata.as_ref().and_then(|metadata| metadata.destination.clone());
         let Some(to) = destination else {
             // The settings changed since the record was made, and refuse the name now.
-            self.not_installed(core, now);
+            self.not_installed(core, now, StoreRefusal::NameRefused);
             return;
         };
         self.delivery.install(&mut core.shared, self.base.seat.handle, to);
@@ -117,14 +118,29 @@ impl Receiver {
     }
 
     /// Notes that the store refused to rename the file.
-    pub(super) fn not_installed(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn not_installed(&mut self, core: &mut Core, now: Time, reason: StoreRefusal) {
         core.stats.storage_errors += 1;
+        self.note_refusal(reason);
         self.delivery.discard(&mut core.shared, self.base.seat.handle);
         self.outcome.condition = ConditionCode::FilestoreRejection;
         self.outcome.file_status = FileStatus::FilestoreRejection;
         self.outcome.fault_location = Some(EntityId(core.config.entity));
         self.refuse_requests(0);
         self.conclude(core, now);
+    }
+
+    /// Ends the transaction because the file cannot be stored.
+    pub(super) fn cannot_store(&mut self, core: &mut Core, now: Time, reason: StoreRefusal) {
+        self.note_refusal(reason);
+        self.fatal(core, now, ConditionCode::FilestoreRejection);
+    }
+
+    /// Notes the first reason why the file cannot be stored, for the user and the sender.
+    fn note_refusal(&mut self, reason: StoreRefusal) {
+        if self.outcome.responses.is_empty() {
+            let name = self.metadata.as_ref().map_or("", |it| it.destination_name.as_str());
+            self.outcome.responses.push(FilestoreResponse::refused(name, reason));
+        }
     }
 
     /// Carries out the filestore requests one after the other (§4.9).

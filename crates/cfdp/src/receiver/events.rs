@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, Time};
-use session::Reason;
 use session::delivery::Event;
 use session::path::{Class, Clock};
 use session::sum::Sum;
 use session::timer::TICK;
+use session::{Reason, StoreRefusal};
 
 use super::{End, Metadata, Phase, Receiver, Round};
 use crate::core::{Alarm, Core, Job, Task};
@@ -51,7 +51,10 @@ impl Receiver {
         if refused {
             core.stats.names_refused += 1;
             self.peer_error(core, PeerError::NameRefused);
-            self.fatal(core, now, ConditionCode::FilestoreRejection);
+            let name = metadata.destination_name.to_str().map(FileName::file);
+            let error = name.and_then(Result::err);
+            let reason = error.as_ref().map_or(StoreRefusal::NameRefused, StoreRefusal::from);
+            self.cannot_store(core, now, reason);
             return;
         }
         if let (Some(announced), Some(eof)) = (size, self.eof)
@@ -199,7 +202,7 @@ impl Receiver {
         self.eof = Some(end);
         if !core.admits(self.base.id(), end.size) {
             self.peer_error(core, PeerError::NoRoomToStore);
-            self.fatal(core, now, ConditionCode::FilestoreRejection);
+            self.cannot_store(core, now, StoreRefusal::NoSpace);
             return;
         }
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
@@ -297,16 +300,16 @@ impl Receiver {
             Event::Saved => self.put_record(core),
             Event::Stored => self.stored(core, now),
             Event::Installed => self.installed(core, now),
-            Event::NotInstalled(_) => self.not_installed(core, now),
-            Event::Failed => self.storage_failed(core, now),
+            Event::NotInstalled(reason) => self.not_installed(core, now, *reason),
+            Event::Failed(reason) => self.storage_failed(core, now, *reason),
         }
     }
 
-    fn storage_failed(&mut self, core: &mut Core, now: Time) {
+    fn storage_failed(&mut self, core: &mut Core, now: Time, reason: StoreRefusal) {
         core.stats.storage_errors += 1;
         if self.is_open() {
             // Unwritten data is lost permanently, although it counts as received.
-            self.fatal(core, now, ConditionCode::FilestoreRejection);
+            self.cannot_store(core, now, reason);
         }
     }
 
@@ -335,7 +338,7 @@ impl Receiver {
                     self.save_progress(core);
                 }
             }
-            Alarm::Probe | Alarm::Prompt | Alarm::Window => {}
+            Alarm::Probe | Alarm::Prompt | Alarm::Progress | Alarm::Window => {}
         }
     }
 

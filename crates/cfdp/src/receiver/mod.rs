@@ -556,6 +556,7 @@ impl Receiver {
             role: Role::Receiver,
             peer: EntityId(self.base.peer),
             progress: self.ranges.covered(),
+            confirmed: None,
             size: self.size(),
             state,
             condition: self.outcome.condition,

@@ -349,6 +349,16 @@ impl Sender {
                     self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
                 }
             }
+            Alarm::Progress => {
+                let is_sending = self
+                    .source
+                    .as_ref()
+                    .is_some_and(|source| !source.at_end() || source.has_repairs());
+                if is_sending && self.phase == Phase::Sending {
+                    self.want_prompt(core, PromptResponse::KeepAlive);
+                }
+                self.await_progress(core, now);
+            }
             Alarm::Window => {
                 let sent = self.progress();
                 if let Some(window) = self.window.as_mut().filter(|window| window.room(sent) == 0) {
@@ -476,6 +486,14 @@ impl Sender {
         self.rearm(core, now);
     }
 
+    /// Arms the next prompt for a Keep Alive.
+    pub(super) fn await_progress(&mut self, core: &mut Core, now: Time) {
+        let every = self.base.remote.progress_prompt.filter(|_| self.base.acknowledged());
+        if let (Phase::Sending, Some(every)) = (&self.phase, every) {
+            self.base.alarm(core, Alarm::Progress, now + every.max(TICK));
+        }
+    }
+
     /// Prompts the receiver (§4.6.5).
     pub(crate) fn prompt(
         &mut self,
@@ -523,6 +541,7 @@ impl Sender {
         if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
             self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
         }
+        self.await_progress(core, now);
         self.base.rearm_no_later(core, now, left);
     }
 

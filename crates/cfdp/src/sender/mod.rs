@@ -188,6 +188,7 @@ impl Sender {
         if let Some(every) = self.base.remote.prompt {
             self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
         }
+        self.await_progress(core, now);
     }
 
     fn encode_metadata(&self, size: u64) -> Result<Vec<u8>, wire::EncodeError> {
@@ -621,6 +622,7 @@ impl Sender {
             role: Role::Sender,
             peer: EntityId(self.base.peer),
             progress: self.progress(),
+            confirmed: (self.kept_alive > 0).then_some(self.kept_alive),
             size: self.size(),
             state,
             condition: match self.phase {

@@ -91,6 +91,29 @@ fn prompts_receive_replies() {
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
 }
 
+#[test]
+fn progress_is_confirmed_while_a_file_is_sent() {
+    let every = Duration::from_millis(20);
+    let mut world = World::new(&config(|remote| remote.progress_prompt = Some(every)));
+    world.sides[0].store.insert(name("source"), content(200_000));
+    world.put(put_request());
+    let report = |world: &World| world.sides[0].engine.transactions().next().expect("under way");
+    world.run_until(Time::from_nanos(15_000_000));
+    assert_eq!(report(&world).confirmed, None, "no reply can be here");
+    world.run_until(Time::from_nanos(120_000_000));
+    let progress = report(&world);
+    let confirmed = progress.confirmed.expect("a Keep Alive arrived");
+    assert!((20_000..progress.progress).contains(&confirmed), "{progress:?}");
+    world.run();
+    assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
+    let lines = world.transcript();
+    let eof = lines.iter().position(|line| line.starts_with("> EOF")).expect("an EOF");
+    let prompt = |line: &String| line.starts_with("> Prompt");
+    // Of 168 ms of data.
+    assert_eq!(lines[..eof].iter().filter(|line| prompt(line)).count(), 8, "{lines:#?}");
+    assert!(!lines[eof..].iter().any(prompt), "{lines:#?}");
+}
+
 fn reports(world: &World, side: usize) -> Vec<Report> {
     let indications = world.sides[side].indications.iter();
     indications

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Area, PathEvent, Time};
+use session::StoreRefusal;
 
 use super::world::{PATH, World, config, content, lose_these, name, put_request};
 use crate::pdu::{
@@ -391,6 +392,7 @@ fn names_outside_the_root_are_refused() {
         let end = world.finished(0).expect("it ends");
         assert_eq!(end.condition, ConditionCode::FilestoreRejection);
         assert_eq!(end.file_status, FileStatus::FilestoreRejection);
+        assert_eq!(end.store_refusal(), Some(StoreRefusal::NameRefused), "{bad}");
         assert_eq!(world.sides[1].engine.stats().names_refused, 1);
         assert_eq!(world.sides[1].store.used(), 0);
     }
@@ -403,8 +405,9 @@ fn a_full_store_is_a_rejection() {
     world.put(put_request());
     world.run();
     for side in 0..2 {
-        let condition = world.finished(side).map(|f| f.condition);
-        assert_eq!(condition, Some(ConditionCode::FilestoreRejection));
+        let end = world.finished(side).expect("it ends");
+        assert_eq!(end.condition, ConditionCode::FilestoreRejection);
+        assert_eq!(end.store_refusal(), Some(StoreRefusal::NoSpace));
     }
     assert_eq!(world.sides[1].store.used(), 0);
 }

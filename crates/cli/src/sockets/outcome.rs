@@ -222,7 +222,9 @@ pub(crate) fn unpacked_line(unpacked: &tree::Unpacked) -> String {
 /// State of the file at the receiver, in brackets, where a CFDP entity reports it.
 pub(crate) fn status(ended: &Ended, file: &str) -> String {
     let status = |it: &TransactionFinished| format!(" ({file}: {})", it.file_status);
-    ended.transaction.as_deref().map(status).unwrap_or_default()
+    // The reason of a refusal is in the result.
+    let finished = ended.transaction.as_deref().filter(|it| it.store_refusal().is_none());
+    finished.map(status).unwrap_or_default()
 }
 
 /// Prints an object as one line on stdout. Whoever closes that still wants the transfer and its

@@ -36,17 +36,18 @@ const DATAGRAM_MIN: usize = 64;
 /// Minimum time without a reply after which a sender warns.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Time without a reply after which a sender warns: six light times, at least 5 s.
+/// Time without a reply after which a sender warns: three light times, at least 5 s.
 pub(crate) fn patience(light_time: Duration) -> Duration {
-    SILENCE.max(6 * light_time)
+    SILENCE.max(3 * light_time)
 }
 
 /// Message about a peer that has not replied for this time. `server` is the command that has to
 /// run there.
 pub(crate) fn silence(to: SocketAddr, waited: Duration, server: &str) -> String {
     format!(
-        "no answer from {to} for {}; still trying. Is `slowlight {server}, does a firewall let UDP \
-         port {} through, and is the path in an outage (--outage, --contacts)?",
+        "no answer from {to} for {}; still trying. Is `slowlight {server}, and no receiver of \
+         another protocol? Does a firewall let UDP port {} through? Is the path in an outage \
+         (--outage, --contacts)?",
         Span(waited),
         to.port()
     )

@@ -129,6 +129,9 @@ impl Receiver {
         }
         self.finished(core, Err(failure));
         self.discard(core);
+        if let Some(cause) = failure.store_refusal() {
+            self.peer.set_store_refusal(cause);
+        }
         self.refused = Some(reason);
         let most = self.peer.remote.cancel_limit(failure.cause);
         core.shared.places.yield_first(self.base.seat.handle);

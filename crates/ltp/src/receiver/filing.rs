@@ -1,15 +1,16 @@
 //! Session that receives into a working file: its checks, and the steps until it is safely stored.
 
 use engine::{FileName, Time};
+use session::StoreRefusal;
 use session::delivery::Event;
 use session::sum::Value;
 
 use super::super::core::{Alarm, Core};
-use super::super::indication::{Cause, Failure, Indication, PeerError};
+use super::super::indication::{Failure, Indication, PeerError};
 use super::super::marks;
 use super::sink::Sink;
 use super::{Phase, Receiver};
-use crate::segment::{CancelReason, End};
+use crate::segment::CancelReason;
 
 impl Receiver {
     /// Finishes the session if everything has arrived.
@@ -71,7 +72,9 @@ impl Receiver {
             (Event::Stored, Sink::File(_)) if core.blocks.is_some() => self.hand_over_file(core),
             (Event::Stored, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.install(core),
             (Event::Installed, _) => self.installed(core, now),
-            (Event::NotInstalled(_) | Event::Failed, _) => self.storage_failed(core),
+            (Event::NotInstalled(cause) | Event::Failed(cause), _) => {
+                self.cannot_store(core, *cause);
+            }
         }
     }
 
@@ -113,21 +116,19 @@ impl Receiver {
         self.cancel(core, CancelReason::System);
     }
 
-    pub(super) fn storage_failed(&mut self, core: &mut Core) {
+    pub(super) fn cannot_store(&mut self, core: &mut Core, cause: StoreRefusal) {
         core.stats.storage_errors += 1;
-        let failure = Failure::new(End::Receiver, CancelReason::System);
-        self.fail(core, Failure { cause: Some(Cause::Store), ..failure });
+        self.fail(core, Failure::of_store(cause));
     }
 
     /// Gives the file its name.
     fn install(&mut self, core: &mut Core) {
         let Sink::File(filing) = &mut self.sink else { return };
         let name = filing.file().map_or("", |file| &file.name);
-        let Ok(to) = FileName::file(name) else {
-            self.cancel(core, CancelReason::Unreachable);
-            return;
-        };
-        filing.delivery.install(&mut core.shared, self.base.seat.handle, to);
+        match FileName::file(name) {
+            Ok(to) => filing.delivery.install(&mut core.shared, self.base.seat.handle, to),
+            Err(error) => self.fail(core, Failure::of_store((&error).into())),
+        }
     }
 
     /// Notes that the red part is safely stored, and replies to waiting checkpoints.

@@ -28,14 +28,14 @@ impl Sender {
     pub(crate) fn on_cancel(
         &mut self,
         core: &mut Core,
-        reason: CancelReason,
+        failure: Failure,
         congestion: Option<Congestion>,
     ) {
         self.congestion = congestion;
         self.cancel_ack_due = true;
         self.base.want(&mut core.shared, Class::Control);
         if matches!(self.phase, Phase::Opening | Phase::Sending) {
-            self.finished(core, Err(Failure::new(End::Receiver, reason)), true);
+            self.finished(core, Err(failure), true);
             self.end(core);
         }
     }

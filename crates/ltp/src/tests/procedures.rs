@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ::session::StoreRefusal;
 use engine::{Engine as _, Input, PathEvent, Rng, Time};
 
 use super::world::{PATH, World, content, lose_numbers, lose_one_in, name};
 use crate::segment::{
     Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End, Report, Segment, SessionId,
 };
-use crate::{Config, FILE_SERVICE, Indication, Limits, PeerError, Red, Remote, Timer};
+use crate::{Config, FILE_SERVICE, Indication, Limits, PeerError, Red, Remote, SendRequest, Timer};
 
 /// Three segments and the description of the file, which is 24 bytes long.
 const SIZE: usize = 2500;
@@ -347,6 +348,31 @@ fn an_error_of_the_system_ends_the_session() {
     let lines = world.transcript();
     assert!(lines.contains(&"< CR SYS_CNCLD".to_owned()), "{lines:#?}");
     assert!(lines.contains(&"> CAR".to_owned()), "{lines:#?}");
+}
+
+#[test]
+fn a_cancellation_has_the_reason_why_a_file_cannot_be_stored() {
+    for (path, room, refusal) in [
+        ("copy", 0, StoreRefusal::NoSpace),
+        ("../copy", SIZE, StoreRefusal::NameRefused),
+        (".slowlight/copy", SIZE, StoreRefusal::NameRefused),
+    ] {
+        let mut world = World::with(&config());
+        world.sides[0].store.insert(name("source"), content(SIZE));
+        world.sides[1].store.set_capacity(Some(room as u64));
+        let (destination, source, red) = (2, name("source"), Red::All);
+        let request = SendRequest { destination, source, name: path.to_owned(), red };
+        world.sides[0].engine.send(world.now, request).expect("it is sent");
+        world.drain(0);
+        // The first cancellation is lost, and its copy has the reason as well.
+        let mut is_first = true;
+        world.lose = Box::new(move |side, _, _| side == 1 && std::mem::take(&mut is_first));
+        world.run();
+        for side in 0..2 {
+            let failure = world.finished(side).expect("it ends").result.expect_err("refused");
+            assert_eq!(failure.store_refusal(), Some(refusal), "{path}");
+        }
+    }
 }
 
 /// §6.15 to §6.20: the peer acknowledges, gets the reason, and both sessions end.

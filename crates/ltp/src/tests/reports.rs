@@ -129,6 +129,9 @@ fn checkpoints_are_sent_by_time() {
     let mut world = World::with(&config(remote));
     world.lose = lose_numbers(&[30]);
     world.send(&file, Red::All);
+    world.run_until(Time::ZERO + Duration::from_millis(80));
+    let report = world.sides[0].engine.sessions().next().expect("it is under way");
+    assert_eq!(report.confirmed, Some(25_000), "what the first report claims");
     world.run();
     world.assert_delivered(&file);
     let checkpoints: Vec<_> =

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use engine::{FileId, FileName};
 use routing::routes::Router;
 use routing::settings::Settings;
+use session::StoreRefusal;
 use session::path::Handle;
 use session::ranges::Ranges;
 use session::recent::Recent;
@@ -184,6 +185,11 @@ impl Flow {
 
 /// Whether a hop's failure ends the transfer, instead of causing a retry.
 pub(crate) const fn is_final(failure: Failure, is_from_here: bool) -> bool {
+    // Other attempts do not help, unless the receiver makes room. The user who sends the file can
+    // try again.
+    if let Some(refusal) = failure.store_refusal() {
+        return is_from_here || !matches!(refusal, StoreRefusal::NoSpace | StoreRefusal::Failed);
+    }
     match failure.reason {
         CancelReason::User | CancelReason::Unreachable | CancelReason::Miscolored => true,
         // Another attempt does not help if the file cannot be read.

@@ -36,7 +36,7 @@ impl Incoming {
                 self.state = State::Installing;
                 blocks.sink.install(core, to);
             }
-            Err(_) => self.fail(core, Failure::Name),
+            Err(error) => self.fail(core, Failure::Name(error)),
         }
     }
 
@@ -87,7 +87,7 @@ impl Incoming {
         let is_kept = (!is_refused || failure == Failure::Silence)
             && self.state == State::Receiving
             && self.suspend(core);
-        let cannot_store = failure.storage_reason();
+        let cannot_store = failure.store_refusal();
         self.state = State::Failed { is_refused, cannot_store };
         match &mut self.kind {
             Kind::Unknown(parked) => drop(parked.take(core)),

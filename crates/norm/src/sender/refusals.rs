@@ -29,7 +29,7 @@ impl Sender {
         let standing = self.members.standing(number, receivers);
         let are_known = !self.is_group || receivers > 0;
         if are_known && standing.is_complete() && standing.have == 0 {
-            self.cancel(core, now, number, Failure::Refused(refusal.reason.error()));
+            self.cancel(core, now, number, Failure::Refused(refusal.reason));
         } else {
             self.finish_objects(core, now);
             self.check_flush(core, now);

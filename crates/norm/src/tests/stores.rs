@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use engine::{
-    Area, EffectError, FileName, Input, MemoryStore, OpenMode, Rng, StoreEffect, Ticket, Time,
+    Area, EffectError, FileName, Input, MemoryStore, NameError, OpenMode, Rng, StoreEffect, Ticket,
+    Time,
 };
+use session::StoreRefusal;
 
 use crate::message::{Body, Message};
 
@@ -50,7 +52,7 @@ fn a_full_store_ends_it_at_both_ends() {
     let here = world.finished(1).expect("it ended");
     assert!(matches!(here.result, Err(Failure::Storage(_))), "{here:?}");
     let there = world.finished(0).expect("it ended");
-    assert_eq!(there.result, Err(Failure::Refused(EffectError::NoSpace)));
+    assert_eq!(there.result, Err(Failure::Refused(StoreRefusal::NoSpace)));
     assert_eq!(leftovers(&world.sides[1].store), []);
 }
 
@@ -72,7 +74,11 @@ fn senders_stop_soon_if_no_receiver_can_store_the_file() {
                 assert!(world.step(), "{label} {lost}: it does not end");
             }
             let there = world.finished(0).expect("it ended");
-            assert_eq!(there.result, Err(Failure::Refused(EffectError::NoSpace)), "{label} {lost}");
+            assert_eq!(
+                there.result,
+                Err(Failure::Refused(StoreRefusal::NoSpace)),
+                "{label} {lost}"
+            );
             let most = Duration::from_millis(if lost == 0 { 1000 } else { 4000 });
             assert!(world.now < Time::ZERO + most, "{label} {lost}: {}", world.now);
         }
@@ -123,13 +129,20 @@ fn names_of_directories_end_the_transfer() {
 
 #[test]
 fn unsafe_names_are_refused() {
-    for bad in ["../copy", "/etc/passwd", "a/../../b", ".slowlight/lock"] {
+    for (bad, error) in [
+        ("../copy", NameError::Parent),
+        ("/etc/passwd", NameError::Absolute),
+        ("a/../../b", NameError::Parent),
+        (".slowlight/lock", NameError::Reserved),
+    ] {
         let mut world = World::with(&Config::default());
         world.sides[0].store.insert(name("source"), content(5_000));
         world.request(Content::File(name("source")), bad);
         world.run();
         let here = world.finished(1).expect("it ended");
-        assert_eq!(here.result, Err(Failure::Name), "{bad}");
+        assert_eq!(here.result, Err(Failure::Name(error)), "{bad}");
+        let there = &world.finished(0).expect("the sender was informed").result;
+        assert_eq!(*there, Err(Failure::Refused(StoreRefusal::NameRefused)), "{bad}");
         assert_eq!(leftovers(&world.sides[1].store), [], "{bad}");
     }
 }

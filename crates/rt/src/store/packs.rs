@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cap_std::fs::Dir;
 use crossbeam_channel::Sender;
 use engine::{EffectError, FileName};
-use tree::{Existing, Pack, ReadError, UnpackError, Unpacked};
+use tree::{Existing, Pack, ReadError, Refusal, UnpackError, Unpacked};
 
 use super::system::reason;
 
@@ -80,16 +80,29 @@ impl Unpacker {
     /// An entry could not be installed, for the first reason that there was.
     pub(super) fn unpack(&self, archive: &File) -> Result<(), EffectError> {
         let unpacked = self.tree.unpack(archive).map_err(|error| unpack_error(&error))?;
-        let refused = unpacked.refused.first().map(|refused| {
-            EffectError::Failed(format!(
-                "{}: {}",
-                String::from_utf8_lossy(&refused.name),
-                refused.reason
-            ))
-        });
+        let refused = unpacked.refused.first().map(|refused| refusal(&refused.reason));
         // A program that ends takes no reports.
         let _ = self.reports.send(unpacked);
         refused.map_or(Ok(()), Err)
+    }
+}
+
+/// Converts the reason for which an entry was not installed; the report has its own words for it.
+fn refusal(reason: &Refusal) -> EffectError {
+    match reason {
+        Refusal::TooLong => EffectError::NameTooLong,
+        Refusal::NotFolder | Refusal::Folder | Refusal::File | Refusal::Exists => {
+            EffectError::Exists
+        }
+        Refusal::TooLarge => EffectError::NoSpace,
+        Refusal::Absolute
+        | Refusal::Parent
+        | Refusal::Nul
+        | Refusal::Empty
+        | Refusal::Reserved
+        | Refusal::Target
+        | Refusal::Kind(_)
+        | Refusal::Unsupported => EffectError::NotAllowed,
     }
 }
 

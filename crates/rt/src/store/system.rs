@@ -27,6 +27,7 @@ pub(super) fn reason(error: &io::Error) -> EffectError {
         Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP | Errno::XDEV) => {
             EffectError::NotAllowed
         }
+        Some(Errno::NAMETOOLONG) => EffectError::NameTooLong,
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => EffectError::NoSpace,
         // cap-std refuses a path that leaves its area with an error without a system code.
         _ if error.kind() == io::ErrorKind::PermissionDenied => EffectError::NotAllowed,

@@ -1,6 +1,7 @@
 //! End of a reception: the checksum, the rename, and the state kept of a failed one.
 
 use engine::Time;
+use session::StoreRefusal;
 use session::delivery::Step;
 use session::storage::Storage as _;
 
@@ -67,9 +68,9 @@ impl Receiver {
         }
     }
 
-    pub(super) fn storage_failed(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn cannot_store(&mut self, core: &mut Core, now: Time, cause: StoreRefusal) {
         core.stats.storage_errors += 1;
-        self.refuse(core, now, StatusCode::ReceiverResources);
+        self.refuse_for(core, now, Failure::of_store(cause));
     }
 
     pub(super) fn install(&mut self, core: &mut Core) {
@@ -129,15 +130,19 @@ impl Receiver {
 
     /// Ends the session, and reports the reason to the sender.
     pub(crate) fn refuse(&mut self, core: &mut Core, now: Time, code: StatusCode) {
+        self.refuse_for(core, now, Failure::here(code));
+    }
+
+    pub(super) fn refuse_for(&mut self, core: &mut Core, now: Time, failure: Failure) {
         if matches!(self.phase, Phase::Closing(_) | Phase::Done) {
             return;
         }
         let has_no_sender = self.phase == Phase::Asking;
-        self.fail(core, Failure { is_ours: true, code });
+        self.fail(core, failure);
         if has_no_sender {
             self.close(core);
         } else {
-            self.conclude(core, now, code);
+            self.conclude(core, now, failure.code);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use engine::FileName;
+use session::StoreRefusal;
 use session::sum::{Sum, Value};
 use wire::checksum::{Checksum, ChecksumType};
 
@@ -9,6 +10,7 @@ use super::Wish;
 use super::extent::Extent;
 use crate::config::Version;
 use crate::core::Core;
+use crate::indication::Failure;
 use crate::packet::{Content, FileChecksum, Metadata, Packet, RequestKind, StatusCode};
 
 /// Description of a file by its METADATA.
@@ -33,15 +35,15 @@ impl Description {
         metadata: &Metadata<'_>,
         wish: Option<&Wish>,
         extent: &Extent,
-    ) -> Result<Self, StatusCode> {
+    ) -> Result<Self, Failure> {
         if let Some(code) = objection(core, metadata, wish, extent) {
-            return Err(code);
+            return Err(Failure::here(code));
         }
-        let denied = StatusCode::AccessDenied;
-        let name = std::str::from_utf8(metadata.entry.path).map_err(|_| denied)?;
+        let name = std::str::from_utf8(metadata.entry.path)
+            .map_err(|_| Failure::of_store(StoreRefusal::NameRefused))?;
         let destination = match wish {
             Some(wish) => wish.destination.clone(),
-            None => Some(FileName::file(name).map_err(|_| denied)?),
+            None => Some(FileName::file(name).map_err(|error| Failure::of_store((&error).into()))?),
         };
         let checksum = match metadata.checksum {
             FileChecksum::Crc32(crc) => Some(Value::Check(crc)),

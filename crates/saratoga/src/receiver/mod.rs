@@ -11,10 +11,10 @@ mod report;
 use std::time::Duration;
 
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
-use session::Base;
 use session::allowance::Allowance;
 use session::delivery::{Delivery, Event};
 use session::path::{Burst, Class, Turn};
+use session::{Base, StoreRefusal};
 
 use self::description::Description;
 pub(crate) use self::description::identity;
@@ -204,7 +204,8 @@ impl Receiver {
 
     pub(crate) fn report(&self) -> Report {
         let progress = self.extent.ranges.covered();
-        Report { id: self.id, progress, size: self.extent.end(), name: self.name() }
+        let (size, name) = (self.extent.end(), self.name());
+        Report { id: self.id, progress, confirmed: None, size, name }
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -303,7 +304,7 @@ impl Receiver {
         }
         let is_stream = self.description.as_ref().is_some_and(|it| it.content == Content::Stream);
         if metadata.is_over && !(is_stream && self.extent.end().is_some()) {
-            self.fail(core, Failure { is_ours: false, code: StatusCode::Unspecified });
+            self.fail(core, Failure::there(StatusCode::Unspecified));
             self.close(core);
             return;
         }
@@ -314,8 +315,8 @@ impl Receiver {
     fn know(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) -> bool {
         match Description::from_metadata(core, metadata, self.wish.as_ref(), &self.extent) {
             Ok(description) => self.description = Some(description),
-            Err(code) => {
-                self.refuse(core, now, code);
+            Err(failure) => {
+                self.refuse_for(core, now, failure);
                 return false;
             }
         }
@@ -568,7 +569,7 @@ impl Receiver {
             {
                 self.listing.extend_from_slice(&bytes);
                 if bytes.len() < len {
-                    self.storage_failed(core, now);
+                    self.cannot_store(core, now, StoreRefusal::Failed);
                 } else {
                     self.read_listing(core, now);
                 }
@@ -591,10 +592,9 @@ impl Receiver {
             Event::Saved => self.put_record(core),
             Event::Stored => self.install(core),
             Event::Installed => self.installed(core, now),
-            Event::NotInstalled(EffectError::NotAllowed) => {
-                self.refuse(core, now, StatusCode::AccessDenied);
+            Event::NotInstalled(cause) | Event::Failed(cause) => {
+                self.cannot_store(core, now, *cause);
             }
-            Event::NotInstalled(_) | Event::Failed => self.storage_failed(core, now),
         }
     }
 
@@ -647,7 +647,7 @@ impl Receiver {
             }
             return;
         }
-        self.fail(core, Failure { is_ours: false, code: status.code });
+        self.fail(core, Failure::there(status.code));
         self.close(core);
     }
 

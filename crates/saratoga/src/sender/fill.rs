@@ -30,6 +30,11 @@ impl Filling {
         self.confirmed.len() * 2 * size_of::<u64>()
     }
 
+    /// Bytes confirmed by the receiver.
+    pub(super) fn confirmed(&self) -> u64 {
+        self.confirmed.covered()
+    }
+
     /// Notes the ranges confirmed by a STATUS: everything below the offset it responds to, except
     /// holes. One of several packets covers the range of its own holes. At most `max` ranges are
     /// kept.

@@ -235,8 +235,8 @@ impl Toy {
                 self.delivery.leave(&mut self.shared);
                 self.is_over = true;
             }
-            Some(Event::NotInstalled(error)) => panic!("{error}"),
-            Some(Event::Failed) => panic!("the store does not fail"),
+            Some(Event::NotInstalled(reason)) => panic!("{reason}"),
+            Some(Event::Failed(_)) => panic!("the store does not fail"),
             None => {}
         }
     }

@@ -17,6 +17,10 @@ use crate::text::SpecError;
 /// Ports from which an LTP engine may send besides its listening port.
 const PEER_PORTS: usize = 64;
 
+/// Result of a session whose receiver expects another protocol over LTP.
+const OTHER_SERVICE: &str = "the program there speaks LTP, but receives no files by it: another \
+                             protocol over LTP, such as cfdp-ltp, has another client service";
+
 /// Profiles of LTP.
 pub const LTP_PROFILES: &[&str] =
     &["default", "checkpoints", "async-reports", "ltplib-2011", "ltplib-2007"];
@@ -129,6 +133,10 @@ impl Configuration for ltp::Config {
         }
         self.catch_up = process.catch_up;
         self.default_remote.unpaced_window = Some(process.unpaced_window);
+        let remote = &mut self.default_remote;
+        if !process.role.is_server() && remote.checkpoint_every.is_none() {
+            remote.checkpoint_interval.get_or_insert(process.reply_interval());
+        }
         // A client keeps no records.
         self.journal = process.role.is_server();
         Ok(())
@@ -184,11 +192,25 @@ fn event(node: &ltp::Node, indication: ltp::Indication) -> Event {
         ltp::Indication::Displaced(id) => Event::Continued(number(id)),
         ltp::Indication::Finished(finished) => {
             let at_sender = finished.role == ltp::segment::End::Sender;
+            let end = Ended::new(number(finished.id), at_sender, finished.name, &finished.result);
+            let refusal = finished.result.err().and_then(|failure| failure.store_refusal());
+            let result = match finished.result.err() {
+                // Other hops have other reasons.
+                Some(failure)
+                    if at_sender
+                        && failure.is_of_other_service()
+                        && node.config().transport.is_none() =>
+                {
+                    Err(OTHER_SERVICE.to_owned())
+                }
+                Some(_) | None => end.result,
+            };
+            let end = Ended { result, ..end };
             Event::Ended(Ended {
                 size: finished.size,
                 is_confirmed: finished.is_confirmed,
                 peer: (!at_sender).then_some(finished.id.originator),
-                ..Ended::new(number(finished.id), at_sender, finished.name, &finished.result)
+                ..end.with_refusal(refusal)
             })
         }
         ltp::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
@@ -232,6 +254,7 @@ impl Transport for LtpTransport {
         let progress = |report: ltp::Report| Progress {
             id: number(report.id),
             bytes: report.progress,
+            confirmed: report.confirmed,
             size: report.size,
             name: report.name,
             wait: None,

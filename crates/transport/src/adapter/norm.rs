@@ -140,6 +140,10 @@ impl Configuration for NormConfig {
         self.config.catch_up = process.catch_up;
         // Many may receive, and each needs its own number, chosen at random.
         self.config.node = 0;
+        if !process.role.is_server() && !process.is_group {
+            // A group gets fewer probes, as each member replies.
+            self.config.sender.probe_interval_max = process.reply_interval();
+        }
         Ok(())
     }
 
@@ -253,11 +257,16 @@ fn event(node: &norm::Node, indication: norm::Indication) -> Event {
         norm::Indication::Finished(finished) => {
             let id = TransferId::new(finished.id);
             let end = Ended::new(id, finished.is_sender, text(&finished.info), &finished.result);
+            let refusal = match &finished.result {
+                Err(norm::Failure::Refused(reason)) => Some(*reason),
+                Err(failure) if !finished.is_sender => failure.store_refusal(),
+                Ok(()) | Err(_) => None,
+            };
             Event::Ended(Ended {
                 stored: finished.name.map(|name| name.to_string()),
                 size: finished.size,
                 is_confirmed: finished.is_confirmed,
-                ..end
+                ..end.with_refusal(refusal)
             })
         }
         norm::Indication::SenderDiscovered { node, .. } => {
@@ -314,6 +323,7 @@ impl Transport for NormTransport {
         let progress = |report: norm::Report| Progress {
             id: TransferId::new(report.id),
             bytes: report.progress,
+            confirmed: None,
             size: report.size,
             name: text(&report.info),
             wait: None,

@@ -263,11 +263,16 @@ fn event(node: &saratoga::Node, indication: saratoga::Indication) -> Event {
         saratoga::Indication::Finished(finished) => {
             let at_sender = finished.id.role == saratoga::Role::Sender;
             let id = TransferId::new(finished.id);
+            let end = Ended::new(id, at_sender, finished.name, &finished.result);
+            let failure = finished.result.err();
+            let here = failure.and_then(|failure| failure.cause).map(|cause| cause.to_string());
+            let there = failure.filter(|_| at_sender).and_then(|it| it.reported_cause());
+            let refusal = here.or(there.map(str::to_owned));
             Event::Ended(Ended {
                 size: finished.size,
                 resumed: finished.resumed,
                 is_confirmed: finished.is_confirmed,
-                ..Ended::new(id, at_sender, finished.name, &finished.result)
+                ..end.with_refusal(refusal)
             })
         }
         saratoga::Indication::Listing { entries, .. } => Event::Listing(entries),
@@ -338,6 +343,7 @@ impl Transport for SaratogaTransport {
         let progress = |report: saratoga::Report| Progress {
             id: TransferId::new(report.id),
             bytes: report.progress,
+            confirmed: report.confirmed,
             size: report.size,
             name: report.name,
             wait: None,

@@ -14,6 +14,8 @@ const PROCESS: Process = Process {
     role: Role::Server { gets: false, deletes: false },
     catch_up: Duration::ZERO,
     unpaced_window: 1 << 20,
+    light: Duration::ZERO,
+    is_group: false,
     clock_ms: 0,
     rate_bps: None,
     remote: None,

@@ -13,22 +13,20 @@ use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use transport::contract::{Directories, Feature};
 use transport::quantity::Span;
-use transport::{
-    Configuration, Ended, Event, Progress, Reception, Role, SendRequest, TransferId, Transport,
-};
+use transport::{Configuration, Ended, Event, Reception, Role, SendRequest, TransferId, Transport};
 use ut::Receives;
 
 use super::errand::Errand;
 use super::job::{Ends, Job, Wish};
 use super::place::Place;
-use super::watch::{NO_CONTACT, Watch, has_answered, is_acknowledged, replies_below};
+use super::watch::{NO_CONTACT, Watch, expects_replies, is_acknowledged, replies_below};
 use super::{
     Driver, LINGER, Linger, Runner, choice, configured, leave, listing, losses, put, routes,
 };
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::{Measures, Outcome};
-use crate::sockets::screen::{Bar, Screen};
+use crate::sockets::screen::{Bar, Reach, Screen, Shown};
 use crate::sockets::transfer::{self, Options};
 use crate::stop::stop_flag;
 
@@ -49,7 +47,7 @@ pub(crate) fn run(mut job: Job) -> Result<ExitCode> {
         open(&mut job).map_err(transfer::usage)?;
     let mut client = Client::new(job, runner.now(), matches!(runner, Runner::Socket(_)));
     client.resumes |= resumes;
-    client.watch.is_answered |= is_one_way && client.wish.is_send();
+    client.watch.is_one_way = is_one_way && client.wish.is_send();
     client.resumed = is_resumed;
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
@@ -245,7 +243,8 @@ impl Client {
     fn new(job: Job, now: Time, is_quick: bool) -> Self {
         let Job { options, ends, wish, timeout, node: _ } = job;
         let screen = Screen::new(options.json);
-        let watch = Watch::new(now, ends.to, &options, is_quick);
+        let serve = if wish.is_send() { "" } else { " --serve" };
+        let watch = Watch::new(ends.to, &options, wish.put(), serve, is_quick);
         let resumes = options.protocol.kind.adapter().resumes(options.protocol.kind);
         let bar = match &wish {
             Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
@@ -278,13 +277,13 @@ impl Client {
     ) -> rt::Control {
         match event {
             rt::Event::Tick => {
-                self.watch.is_answered |= self.has_answered(transport);
+                let expects = self.expects_replies(transport);
+                self.watch.observe(now, transport, expects, &self.screen);
                 let loss = transport.groups().and_then(|groups| groups.loss());
                 self.loss = loss.or(self.loss);
                 self.progress(now, transport);
                 if self.active().is_some() {
-                    let serve = if self.wish.is_send() { "" } else { " --serve" };
-                    self.watch.check(now, self.wish.put(), serve, &self.screen);
+                    self.watch.check(now, &self.screen);
                 }
             }
             rt::Event::Refused(address) => {
@@ -322,7 +321,6 @@ impl Client {
         match self.request(now, transport) {
             Ok(id) => {
                 self.bar.began = now;
-                self.watch.begin(now);
                 let verb = if self.resumed { "resuming" } else { self.wish.verb() };
                 let local = self.wish.put().map(|_| self.wish.local().display().to_string());
                 let title = local.as_deref().unwrap_or(self.wish.remote());
@@ -492,14 +490,16 @@ impl Client {
     /// Prints what a CFDP entity reports along with the end.
     fn print_details(&self, ended: &Ended) {
         let Some(finished) = &ended.transaction else { return };
-        if finished.file_status == FileStatus::FilestoreRejection {
-            // A Finished PDU has no place for the reason.
+        let refusal = finished.store_refusal();
+        if finished.file_status == FileStatus::FilestoreRejection && refusal.is_none() {
+            // Other implementations do not send the reason.
             self.screen.print(
                 "the receiver could not store the file: no space left, a folder that does not \
                  exist there, or a name it refuses; its output has the reason",
             );
         }
-        for response in &finished.filestore_responses {
+        let requested = usize::from(refusal.is_some());
+        for response in finished.filestore_responses.iter().skip(requested) {
             self.screen.print(put::described(response));
         }
     }
@@ -512,20 +512,28 @@ impl Client {
         let transfers = transport.transfers();
         let known = transfers.iter().find(|report| self.active() == Some(&report.id));
         let Some(report) = known.or(transfers.first()) else { return };
-        if report.bytes != self.bar.position() {
-            self.watch.advance(now);
-        }
         self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
         if self.resumed && self.had.is_none() && report.bytes > 0 {
             self.had = Some(report.bytes);
         }
         let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
-        if is_whole && self.resumed {
-            return self.bar.show_resumed(now, report, self.moved);
-        }
         let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
-        let report = Progress { wait, ..report.clone() };
-        self.bar.show(now, &report, self.moved, self.watch.is_answered);
+        self.bar.learn(report);
+        self.bar.show(
+            now,
+            &Shown {
+                moved: report.bytes,
+                confirmed: report.confirmed,
+                here: self.moved,
+                wait: wait.filter(|_| !self.resumed),
+                reach: match self.watch.is_answered {
+                    // The peer requests what it misses, so the remaining size is unknown here.
+                    _ if is_whole && self.resumed => Reach::Unknown,
+                    true => Reach::Known,
+                    false => Reach::NoReply,
+                },
+            },
+        );
     }
 
     /// File bytes that a CFDP entity moved. After a resume, this process sends only
@@ -536,15 +544,10 @@ impl Client {
         Some(stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 })
     }
 
-    /// Whether the peer has replied, or never will.
-    fn has_answered(&self, transport: &dyn Transport) -> bool {
-        match self.wish {
-            Wish::Send(_) => {
-                let (protocol, is_group) = (&self.options.protocol, self.ends.group.is_some());
-                has_answered(transport, protocol, self.wish.put(), is_group)
-            }
-            _ => transport.counters().datagrams.is_none_or(|(_, received)| received > 0),
-        }
+    /// Whether the peer replies to what is sent.
+    fn expects_replies(&self, transport: &dyn Transport) -> bool {
+        let (protocol, is_group) = (&self.options.protocol, self.ends.group.is_some());
+        !self.wish.is_send() || expects_replies(transport, protocol, self.wish.put(), is_group)
     }
 
     /// The transfer that is under way.

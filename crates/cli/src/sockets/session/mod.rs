@@ -124,6 +124,8 @@ pub(crate) fn configured(
         rate_bps: options.rate.map(Rate::bps),
         remote,
         udp_lite: options.udp_lite,
+        light: options.light_time(),
+        is_group: address.ip().is_multicast(),
     };
     let mut configuration = transport::configure(&protocol, default, None)?;
     configuration.prepare(&process).map_err(|error| anyhow!("{protocol} {error}"))?;

@@ -29,7 +29,7 @@ use crate::sockets::contacts;
 use crate::sockets::directories::announce_space;
 use crate::sockets::outcome::{self, Measures, Outcome};
 use crate::sockets::peers::join;
-use crate::sockets::screen::{Bar, Screen};
+use crate::sockets::screen::{Bar, Screen, Shown};
 use crate::sockets::transfer::{self, Options};
 use crate::state;
 use crate::stop::stop_flag;
@@ -311,7 +311,7 @@ impl UnderWay {
         let received = match (ended.is_success(), last) {
             (true, _) => ended.size,
             (false, Some(report)) => report.bytes,
-            (false, None) => self.bar.position(),
+            (false, None) => self.bar.moved(),
         };
         received.saturating_sub(self.before)
     }
@@ -614,7 +614,7 @@ impl Server {
                 String::new(),
                 why,
             );
-            let bar = under_way.as_ref().map(|it| (it.bar.size(), it.bar.position(), it.before));
+            let bar = under_way.as_ref().map(|it| (it.bar.size(), it.bar.moved(), it.before));
             let (size, position, before) = bar.unwrap_or_default();
             let moved = position.saturating_sub(before);
             let peer = under_way.as_ref().and_then(|it| it.peer);
@@ -670,7 +670,8 @@ impl Server {
         for report in reports {
             if let Some(it) = self.under_way.get_mut(&report.id) {
                 let moved = report.bytes.saturating_sub(it.before);
-                it.bar.show(now, &report, moved, true);
+                it.bar.learn(&report);
+                it.bar.show(now, &Shown::received(report.bytes, moved, report.wait));
             }
         }
     }

@@ -39,17 +39,21 @@ impl Strangers {
         datagram: &[u8],
     ) -> Option<String> {
         let own = self.own?;
+        let begins = |reader: &Dissector| (reader.begins)(datagram);
         // A flood costs no more than this once no report is left.
         if !self.takes(now) || self.reported.contains(&from) {
             return None;
         }
-        let other = dissect::other_than(own, datagram)?;
+        let other = dissect::other_than(own, datagram)
+            .or_else(|| dissect::begun_with(datagram).filter(|it| *it != own && !begins(own)))?;
         if self.reported.len() >= PEERS_MAX {
             self.reported.clear();
         }
         self.reported.insert(from);
         self.left.0 -= 1;
-        Some(format!("{from} sends what looks like {other}; this is a receiver of {own}"))
+        Some(format!(
+            "the program at {from} speaks {other}, not {own}; give both ends the same --protocol"
+        ))
     }
 
     /// Whether one more report is due.
@@ -76,7 +80,8 @@ mod tests {
             let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
             ports.filter_map(|port| strangers.described(now, from(port), &ltp)).collect::<Vec<_>>()
         };
-        let text = "127.0.0.1:7 sends what looks like LTP; this is a receiver of CFDP";
+        let text = "the program at 127.0.0.1:7 speaks LTP, not CFDP; give both ends the same \
+                    --protocol";
         assert_eq!(reports(0, 7..8), [text]);
         assert!(reports(0, 7..8).is_empty());
         assert_eq!(reports(1, 100..1000).len(), 7);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use cfdp::PutRequest;
 use cfdp::pdu::TransmissionMode;
 use engine::Time;
-use transport::contract::Feature;
 use transport::door;
 use transport::protocol::Protocol;
 use transport::{CfdpUser, Transport};
@@ -23,53 +22,46 @@ pub(super) const NO_CONTACT: &str = "no contact is left in the plan";
 pub(super) struct Watch {
     /// Address of the peer.
     to: SocketAddr,
-    protocol: Protocol,
-    /// Time without a reply after which a warning is due.
+    /// The command that has to run there, for messages.
+    server: String,
+    /// Time without a reply after which a warning is due; doubled by each warning.
     patience: Duration,
     /// Whether a peer that does not reply for a while is worth a warning.
     pub(super) is_quick: bool,
+    /// Whether receivers never reply.
+    pub(super) is_one_way: bool,
     /// Whether the peer has replied, or will not.
     pub(super) is_answered: bool,
-    /// Whether the user was warned that nobody listens or replies.
+    /// Whether the last message was that nobody replies.
     is_warned: bool,
-    /// Time of the last progress, or the begin of a contact.
-    since: Time,
-    /// Whether progress counts as a sign of life: a sender without a rate may be slow at first.
-    ignores_progress: bool,
+    /// Datagrams sent and received at the last look.
+    counted: (u64, u64),
+    /// Time of the first datagram sent since the last reply.
+    unanswered_since: Option<Time>,
     contact: rt::Contact,
 }
 
 impl Watch {
+    /// Watch over the peer at `to`, which needs the options `serve` besides the protocol. `put` is
+    /// the request to a CFDP entity, if there is one.
     pub(super) fn new(
-        now: Time,
         to: SocketAddr,
         options: &transfer::Options,
+        put: Option<&PutRequest>,
+        serve: &str,
         is_quick: bool,
     ) -> Self {
-        let protocol = options.protocol.clone();
         Self {
             to,
+            server: server(&options.protocol, put, serve),
             patience: transfer::patience(options.light_time()),
             is_quick,
+            is_one_way: false,
             is_answered: false,
             is_warned: false,
-            since: now,
-            // Without --rate a sender may be slow until receivers report their rate.
-            ignores_progress: options.rate.is_none() && protocol.kind.has(Feature::Multicast),
-            protocol,
+            counted: (0, 0),
+            unanswered_since: None,
             contact: rt::Contact::Open,
-        }
-    }
-
-    /// Restarts with a transfer.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.since = now;
-    }
-
-    /// Notes progress.
-    pub(super) fn advance(&mut self, now: Time) {
-        if !self.ignores_progress {
-            self.since = now;
         }
     }
 
@@ -77,8 +69,9 @@ impl Watch {
     /// can happen.
     pub(super) fn on_contact(&mut self, now: Time, contact: rt::Contact, screen: &Screen) -> bool {
         self.contact = contact;
+        self.unanswered_since = None;
         match contact {
-            rt::Contact::Open => self.since = now,
+            rt::Contact::Open => {}
             rt::Contact::Closed(Some(_)) => {
                 screen.print(contacts::described(now, contact).unwrap_or_default());
             }
@@ -92,55 +85,79 @@ impl Watch {
         contacts::described(now, self.contact)
     }
 
-    /// Reports once that nobody listens. Continues, since the peer may start later.
+    /// Reports that nobody listens. Continues, since the peer may start later.
     pub(super) fn on_refused(&mut self, address: SocketAddr, screen: &Screen) {
         if !self.is_warned {
             self.is_warned = true;
-            screen.print(format_args!("no program listens on {address}; still trying"));
+            screen.print(format_args!(
+                "no program listens on {address}; still trying. Is `slowlight {}?",
+                self.server
+            ));
         }
     }
 
-    /// Reports once that a peer does not reply, when nothing was sent for a while either. `serve`
-    /// is what the command of the peer needs besides its protocol.
-    pub(super) fn check(
+    /// Looks at the replies, if the peer is expected to send any, and reports the first one after
+    /// a warning.
+    pub(super) fn observe(
         &mut self,
         now: Time,
-        put: Option<&PutRequest>,
-        serve: &str,
+        transport: &dyn Transport,
+        expects: bool,
         screen: &Screen,
     ) {
-        let is_late = now.since(self.since) >= self.patience;
-        let is_due = is_late && self.is_quick && self.contact == rt::Contact::Open;
-        if self.is_warned || self.is_answered || !is_due {
+        let counted = transport.counters().datagrams.filter(|_| expects && !self.is_one_way);
+        let Some((sent, received)) = counted else {
+            self.is_answered = true;
             return;
-        }
-        self.is_warned = true;
-        let number = put.map(|put| format!(" as entity {}", put.destination)).unwrap_or_default();
-        let or_any = if door::takes(self.protocol.kind) && serve.is_empty() {
-            " (or `recv` without --protocol)"
-        } else {
-            ""
         };
-        let server =
-            format!("recv --protocol {}{serve}`{or_any} running there{number}", self.protocol);
-        screen.print(transfer::silence(self.to, self.patience, &server));
+        let before = std::mem::replace(&mut self.counted, (sent, received));
+        if received > before.1 {
+            self.is_answered = true;
+            self.unanswered_since = None;
+            if std::mem::take(&mut self.is_warned) {
+                screen.print(format_args!("{} answers now", self.to));
+            }
+        } else if sent > before.0 {
+            self.unanswered_since.get_or_insert(now);
+        }
+    }
+
+    /// Reports that a peer does not reply. Every protocol requests replies while it sends.
+    pub(super) fn check(&mut self, now: Time, screen: &Screen) {
+        let since = self.unanswered_since.filter(|since| now.since(*since) >= self.patience);
+        let is_due = since.is_some() && self.is_quick && self.contact == rt::Contact::Open;
+        if is_due && !self.is_warned {
+            self.is_warned = true;
+            screen.print(transfer::silence(self.to, self.patience, &self.server));
+            self.patience *= 2;
+        }
     }
 }
 
-/// Whether the peer has replied to what was sent, or never will. `put` is the request to a CFDP
-/// entity, if there is one.
-pub(super) fn has_answered(
+/// Command that has to run at the peer, and where, after its opening backtick.
+fn server(protocol: &Protocol, put: Option<&PutRequest>, serve: &str) -> String {
+    let number = put.map(|put| format!(" as entity {}", put.destination)).unwrap_or_default();
+    let or_any = if door::takes(protocol.kind) && serve.is_empty() {
+        " (or `recv` without --protocol)"
+    } else {
+        ""
+    };
+    format!("recv --protocol {protocol}{serve}`{or_any} running there{number}")
+}
+
+/// Whether the peer replies to what is sent. `put` is the request to a CFDP entity, if there is
+/// one.
+pub(super) fn expects_replies(
     transport: &dyn Transport,
     protocol: &Protocol,
     put: Option<&PutRequest>,
     is_group: bool,
 ) -> bool {
-    let expects = match put {
+    match put {
         Some(put) => is_acknowledged(put) || replies_below(transport),
         // Members of a group only request retransmissions.
         None => protocol.kind.is_reliable() && !is_group,
-    };
-    !expects || transport.counters().datagrams.is_none_or(|(_, received)| received > 0)
+    }
 }
 
 pub(super) fn is_acknowledged(put: &PutRequest) -> bool {

@@ -136,7 +136,7 @@ fn a_sender_of_another_protocol_is_pointed_to_the_option() {
     assert!(ended.message.contains(hint), "{}", ended.message);
     receiver.interrupt();
     let message = receiver.end().message;
-    assert!(message.contains("sends what looks like NORM; this is a receiver of LTP"), "{message}");
+    assert!(message.contains(" speaks NORM, not LTP; give both ends"), "{message}");
 }
 
 #[test]

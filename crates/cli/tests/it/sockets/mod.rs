@@ -8,6 +8,7 @@ mod crowds;
 mod door;
 mod folders;
 mod hops;
+mod messages;
 mod norm;
 mod once;
 mod operations;

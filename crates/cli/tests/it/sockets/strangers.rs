@@ -35,9 +35,10 @@ fn receivers_name_the_protocol_of_a_sender() {
         receiver.interrupt();
         let message = receiver.end().message;
         for (_, other) in PROTOCOLS.into_iter().filter(|(other, _)| *other != own) {
-            let line = format!("sends what looks like {other}; this is a receiver of {title}\n");
+            let line =
+                format!(" speaks {other}, not {title}; give both ends the same --protocol\n");
             assert_eq!(message.matches(&line).count(), 1, "{line}: {message}");
         }
-        assert_eq!(message.matches("sends what looks like").count(), 3, "{message}");
+        assert_eq!(message.matches("the program at ").count(), 3, "{message}");
     }
 }

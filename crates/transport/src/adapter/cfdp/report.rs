@@ -28,6 +28,7 @@ pub(super) fn progress(entity: &Entity) -> Vec<Progress> {
     let progress = |report: cfdp::Report| Progress {
         id: report.id.into(),
         bytes: report.progress,
+        confirmed: report.confirmed,
         size: report.size,
         name: report.destination_name,
         wait: match report.state {
@@ -58,7 +59,8 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
         Indication::TransactionFinished(finished) => {
             // That of a restored transaction was unknown at its begin.
             let address = entity.peer_address(finished.id);
-            Event::Ended(Ended { address, ..ended(finished) })
+            let refusal = finished.store_refusal();
+            Event::Ended(Ended { address, ..ended(finished) }.with_refusal(refusal))
         }
         Indication::Abandoned { id, condition, .. } => {
             Event::Abandoned { id: id.into(), why: condition.to_string() }

@@ -30,12 +30,12 @@ use super::errand::Errand;
 use super::job::{Ends, Job};
 use super::place::{Place, State, described};
 use super::put::CfdpOptions;
-use super::watch::{NO_CONTACT, Watch, has_answered, is_acknowledged};
+use super::watch::{NO_CONTACT, Watch, expects_replies, is_acknowledged};
 use super::{Linger, Runner, choice, leave, losses};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::print_json;
-use crate::sockets::screen::{Bar, Screen};
+use crate::sockets::screen::{Bar, Reach, Screen, Shown};
 use crate::sockets::transfer::{self, Options};
 use crate::sockets::{groups, scope};
 use crate::state;
@@ -249,7 +249,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         client.monitor = Some(client.monitor(&outbox)?);
         client.outbox = Some(outbox);
     }
-    client.watch.is_answered |= is_one_way;
+    client.watch.is_one_way = is_one_way;
     client.begin()?;
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
@@ -365,6 +365,8 @@ struct UnderWay {
     bytes: u64,
     /// Bytes that were sent.
     sent: u64,
+    /// Bytes that the receiver confirmed before the end.
+    confirmed: u64,
     /// Class of its files; lower ones are more urgent.
     class: usize,
 }
@@ -437,7 +439,7 @@ impl Client {
         let label = label(&job.wish.paths);
         let bar = Bar::new(screen.bar(&label, Some(total)), now);
         Self {
-            watch: Watch::new(now, job.ends.to, &job.options, is_quick),
+            watch: Watch::new(job.ends.to, &job.options, job.wish.put.as_ref(), "", is_quick),
             timeout: job.timeout.map(|timeout| now + timeout.duration()),
             job,
             label,
@@ -582,7 +584,6 @@ impl Client {
         if matches!(self.phase, Phase::Loading) && transport.is_ready() {
             self.phase = Phase::Active;
             self.bar.began = now;
-            self.watch.begin(now);
             self.adopt(now, transport);
         }
         if matches!(self.phase, Phase::Active) {
@@ -629,7 +630,7 @@ impl Client {
         let classes = plan.zip(self.outbox.as_ref());
         let class = classes.map_or(0, |(plan, outbox)| outbox.class_of(plan));
         tracing::debug!(%id, number, bytes, "pack under way");
-        self.active.insert(id, UnderWay { number, bytes, sent: 0, class });
+        self.active.insert(id, UnderWay { number, bytes, sent: 0, confirmed: 0, class });
     }
 
     fn is_under_way(&self) -> bool {
@@ -638,19 +639,15 @@ impl Client {
 
     fn tick(&mut self, now: Time, transport: &mut dyn Transport) {
         let (protocol, is_group) = (&self.job.options.protocol, self.job.ends.group.is_some());
-        self.watch.is_answered |=
-            has_answered(transport, protocol, self.job.wish.put.as_ref(), is_group);
+        let expects = expects_replies(transport, protocol, self.job.wish.put.as_ref(), is_group);
+        self.watch.observe(now, transport, expects, &self.screen);
         let loss = transport.groups().and_then(|groups| groups.loss());
         self.loss = loss.or(self.loss);
-        let mut has_advanced = false;
         for report in transport.transfers() {
             if let Some(pack) = self.active.get_mut(&report.id) {
-                has_advanced |= pack.sent != report.bytes;
                 pack.sent = report.bytes.min(pack.bytes);
+                pack.confirmed = report.confirmed.unwrap_or_default().min(pack.bytes);
             }
-        }
-        if has_advanced {
-            self.watch.advance(now);
         }
         let messages = self.outbox.as_mut().map(Outbox::poll).unwrap_or_default();
         messages.iter().for_each(|message| self.screen.print(message));
@@ -661,10 +658,21 @@ impl Client {
         }
         self.report(now);
         if matches!(self.phase, Phase::Active) {
-            self.watch.check(now, self.job.wish.put.as_ref(), "", &self.screen);
-            let sent = self.delivered + self.active.values().map(|pack| pack.sent).sum::<u64>();
-            self.bar.show_batch(now, sent, self.delivered, self.watch.is_answered);
+            self.watch.check(now, &self.screen);
+            self.show(now);
         }
+    }
+
+    fn show(&mut self, now: Time) {
+        let (sent, confirmed) = self
+            .active
+            .values()
+            .fold((0, 0), |(sent, confirmed), pack| (sent + pack.sent, confirmed + pack.confirmed));
+        let (sent, confirmed) = (self.delivered + sent, self.delivered + confirmed);
+        let reach = if self.watch.is_answered { Reach::Known } else { Reach::NoReply };
+        let confirmed = Some(confirmed).filter(|confirmed| self.is_confirmed && *confirmed > 0);
+        let shown = Shown { moved: sent, confirmed, here: sent, wait: None, reach };
+        self.bar.show(now, &shown);
     }
 
     /// Begins packs as long as the window has room.
