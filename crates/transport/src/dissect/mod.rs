@@ -190,8 +190,8 @@ pub fn title_of_other(own: &Dissector, datagram: &[u8]) -> Option<&'static str> 
         return Some("CFDP over LTP");
     }
     let is_own = (own.begins)(datagram);
-    let begun = || begun_with(datagram).filter(|reader| *reader != own && !is_own);
-    other_than(own, datagram).or_else(begun).map(|reader| reader.title)
+    let first = || begun_with(datagram).filter(|reader| *reader != own && !is_own);
+    other_than(own, datagram).or_else(first).map(|reader| reader.title)
 }
 
 /// Description of a packet in a world that uses these protocols, by the first that can read it.
