@@ -21,6 +21,19 @@ fn begins(datagram: &[u8]) -> bool {
     })
 }
 
+/// Whether a datagram is a segment with a whole PDU of CFDP over LTP.
+pub(super) fn carries_cfdp(datagram: &[u8]) -> bool {
+    Segment::decode(datagram).is_ok_and(|segment| match segment.body {
+        Body::Data(data) => {
+            let is_start = data.service == ut::CFDP_SERVICE && data.offset == 0;
+            is_start && (super::cfdp::DISSECTOR.begins)(data.data)
+        }
+        Body::Report(_) | Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => {
+            false
+        }
+    })
+}
+
 fn split(packet: &[u8]) -> Vec<&[u8]> {
     by_length(packet, Segment::len_of_first)
 }

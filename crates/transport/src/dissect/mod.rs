@@ -182,6 +182,18 @@ pub fn begun_with(datagram: &[u8]) -> Option<&'static Dissector> {
     OF_FILES.into_iter().find(|reader| (reader.begins)(datagram))
 }
 
+/// Title of the protocol of a datagram that another than `own` sent, if one of those that transfer
+/// files is likely.
+#[must_use]
+pub fn title_of_other(own: &Dissector, datagram: &[u8]) -> Option<&'static str> {
+    if own.title != ltp::DISSECTOR.title && ltp::carries_cfdp(datagram) {
+        return Some("CFDP over LTP");
+    }
+    let is_own = (own.begins)(datagram);
+    let first = || begun_with(datagram).filter(|reader| *reader != own && !is_own);
+    other_than(own, datagram).or_else(first).map(|reader| reader.title)
+}
+
 /// Description of a packet in a world that uses these protocols, by the first that can read it.
 #[must_use]
 pub fn describe(dissectors: &[&Dissector], packet: &[u8]) -> Described {

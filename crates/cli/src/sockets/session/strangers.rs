@@ -39,13 +39,11 @@ impl Strangers {
         datagram: &[u8],
     ) -> Option<String> {
         let own = self.own?;
-        let begins = |reader: &Dissector| (reader.begins)(datagram);
         // A flood costs no more than this once no report is left.
         if !self.takes(now) || self.reported.contains(&from) {
             return None;
         }
-        let other = dissect::other_than(own, datagram)
-            .or_else(|| dissect::begun_with(datagram).filter(|it| *it != own && !begins(own)))?;
+        let other = dissect::title_of_other(own, datagram)?;
         if self.reported.len() >= PEERS_MAX {
             self.reported.clear();
         }

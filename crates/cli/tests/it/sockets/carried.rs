@@ -182,7 +182,7 @@ fn an_engine_without_cfdp_refuses() {
     make(&place.here("file"), 50_000);
     let (_receiver, address) = place.recv("ltp", "127.0.0.1:0", &[]);
     let more = ["--class", "1", "--timeout", "20 s"];
-    send(&place, "file", &address, &more).end().failed("the receiving LTP engine cancelled");
+    send(&place, "file", &address, &more).end().failed("receives no CFDP over it");
 }
 
 #[test]

@@ -42,3 +42,19 @@ fn receivers_name_the_protocol_of_a_sender() {
         assert_eq!(message.matches("the program at ").count(), 3, "{message}");
     }
 }
+
+#[test]
+fn receivers_name_cfdp_over_ltp() {
+    for (own, title) in [("cfdp", "CFDP"), ("saratoga", "Saratoga"), ("norm", "NORM")] {
+        let place = Place::new();
+        make(&place.here("file"), 10_000);
+        let (mut receiver, address) = place.recv(own, "127.0.0.1:0", &[]);
+        let state = place.here("state");
+        let more = ["--timeout", "20 s", "--state", state.to_str().unwrap()];
+        let sender = place.send("cfdp-ltp", "file", &address, &more);
+        let rest = format!(" speaks CFDP over LTP, not {title}; give both ends");
+        receiver.word_between("the program at ", &rest);
+        sender.interrupt();
+        sender.end();
+    }
+}
