@@ -129,7 +129,7 @@ settings! {
         pub unpaced_window: Option<u64> = None,
         /// Time between prompts for a Keep Alive while a file is sent: the user sees that the
         /// receiver is there, and what it has. `None` sends none.
-        pub progress_prompt: Option<Duration> = None,
+        pub progress_prompt: Option<Duration> as Maybe<Span> [Interval] = None,
         /// Time between prompts for a NAK while a file is sent. By default none is sent.
         pub prompt: Option<Duration> as Maybe<Span> [Interval] = None,
         /// Time after which a sender that awaits Finished sends its EOF again, doubled with each

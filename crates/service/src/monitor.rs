@@ -81,7 +81,7 @@ pub struct Waiting {
 pub struct Transfer {
     /// Its number.
     pub id: String,
-    /// What is transferred.
+    /// Name of the file, or the names of files.
     pub name: String,
     /// Bytes sent or received.
     pub bytes: u64,

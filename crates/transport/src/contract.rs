@@ -272,19 +272,10 @@ pub struct Process {
     pub remote: Option<u64>,
     /// Whether UDP-Lite carries the datagrams.
     pub udp_lite: bool,
-    /// One-way light time of the path, zero if unknown.
-    pub light: Duration,
+    /// Interval at which a sender requests a reply while it sends.
+    pub reply_interval: Duration,
     /// Whether the path leads to a group.
     pub is_group: bool,
-}
-
-impl Process {
-    /// Interval at which a sender requests a reply while it sends, so that its user sees within
-    /// three light times, at least 5 s, whether anybody receives: half a light time until the
-    /// request, and two until the reply.
-    pub(crate) fn reply_interval(&self) -> Duration {
-        (self.light / 2).max(Duration::from_secs(1))
-    }
 }
 
 /// Configuration of a transport.

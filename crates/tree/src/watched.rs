@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(at(3999), ["sub", "sub/a"]);
         fs::remove_file(folder.join("sub/a")).unwrap();
         assert_eq!(at(4000), ["b"]);
-        // What comes back begins anew.
+        // A file that comes back has to settle again.
         fs::write(folder.join("sub/a"), "1").unwrap();
         assert_eq!(at(5000), ["b"]);
         assert_eq!(at(7000), ["b", "sub", "sub/a"]);

@@ -421,7 +421,7 @@ impl Pending {
     /// Reports once that the peer does not reply.
     fn warn_of_silence(&mut self, now: Time, transport: &dyn Transport) {
         let Common { options, remote_entity, .. } = self.operation.common();
-        let patience = transfer::patience(options.light_time());
+        let patience = options.patience();
         let is_waiting = matches!(self.phase, Phase::Requested(_))
             && self.contact == rt::Contact::Open
             && transport.counters().datagrams.is_none_or(|(_, received)| received == 0);

@@ -36,10 +36,10 @@ const DATAGRAM_MIN: usize = 64;
 /// Minimum time without a reply after which a sender warns.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Time without a reply after which a sender warns: three light times, at least 5 s.
-pub(crate) fn patience(light_time: Duration) -> Duration {
-    SILENCE.max(3 * light_time)
-}
+/// Minimum interval of requests for replies.
+const REPLY_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a reply, with the headers below it.
+const REPLY: usize = 64;
 
 /// Message about a peer that has not replied for this time. `server` is the command that has to
 /// run there.
@@ -146,7 +146,7 @@ impl Options {
             rate_bps: rate_bps.filter(|rate| *rate > 0),
             overhead: headers(to) + ETHERNET,
             owlt: self.delay.map(Span::duration),
-            return_bps: self.return_rate.map(Rate::bps).filter(|rate| *rate > 0),
+            return_bps: self.return_bps(),
             ..PathInfo::datagram(self.datagram_to(to))
         }
     }
@@ -181,6 +181,26 @@ impl Options {
     /// Light time of --delay, or zero.
     pub(crate) fn light_time(&self) -> Duration {
         self.delay.map_or(Duration::ZERO, Span::duration)
+    }
+
+    /// Interval at which a sender requests a reply while it sends, so that its user sees within
+    /// three light times whether anybody receives: half a light time until the request, and two
+    /// until the reply. On a thin return link the replies take a twentieth of its rate.
+    pub(crate) fn reply_interval(&self) -> Duration {
+        let back = PathInfo { rate_bps: self.return_bps(), ..PathInfo::datagram(0) };
+        let thin = 20 * back.transmission_time(REPLY);
+        REPLY_INTERVAL.max(self.light_time() / 2).max(thin)
+    }
+
+    /// Time without a reply after which a sender warns.
+    pub(crate) fn patience(&self) -> Duration {
+        let light = self.light_time();
+        SILENCE.max(3 * light).max(2 * self.reply_interval() + 2 * light)
+    }
+
+    /// Rate of --return-rate in bit/s, if there is one.
+    fn return_bps(&self) -> Option<u64> {
+        self.return_rate.map(Rate::bps).filter(|rate| *rate > 0)
     }
 }
 
@@ -335,7 +355,15 @@ mod tests {
         assert_eq!(path("[::1]:9").overhead, 62);
         assert_eq!(path("[::1]:9").return_bps, Some(2_000));
         assert_eq!(path("[::1]:9").kind, engine::PathKind::Datagram { mtu: 1000 });
-        let defaults = Options { datagram: None, ..options };
+        // 64 bytes take 256 ms.
+        assert_eq!(options.reply_interval(), Duration::from_millis(5_120));
+        assert_eq!(options.patience(), Duration::from_millis(10_240));
+        let defaults = Options { datagram: None, return_rate: None, ..options };
+        assert_eq!(defaults.reply_interval(), REPLY_INTERVAL);
+        assert_eq!(defaults.patience(), SILENCE);
+        let far = Options { delay: Some(Span(Duration::from_secs(600))), ..defaults.clone() };
+        assert_eq!(far.reply_interval(), Duration::from_secs(300));
+        assert_eq!(far.patience(), Duration::from_secs(1800));
         assert_eq!(defaults.datagram_to(([127, 0, 0, 1], 9).into()), 1472);
     }
 

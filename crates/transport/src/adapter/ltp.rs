@@ -135,7 +135,7 @@ impl Configuration for ltp::Config {
         self.default_remote.unpaced_window = Some(process.unpaced_window);
         let remote = &mut self.default_remote;
         if !process.role.is_server() && remote.checkpoint_every.is_none() {
-            remote.checkpoint_interval.get_or_insert(process.reply_interval());
+            remote.checkpoint_interval.get_or_insert(process.reply_interval);
         }
         // A client keeps no records.
         self.journal = process.role.is_server();

@@ -142,7 +142,7 @@ impl Configuration for NormConfig {
         self.config.node = 0;
         if !process.role.is_server() && !process.is_group {
             // A group gets fewer probes, as each member replies.
-            self.config.sender.probe_interval_max = process.reply_interval();
+            self.config.sender.probe_interval_max = process.reply_interval;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ const PROCESS: Process = Process {
     role: Role::Server { gets: false, deletes: false },
     catch_up: Duration::ZERO,
     unpaced_window: 1 << 20,
-    light: Duration::ZERO,
+    reply_interval: Duration::from_secs(1),
     is_group: false,
     clock_ms: 0,
     rate_bps: None,

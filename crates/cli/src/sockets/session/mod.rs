@@ -124,7 +124,7 @@ pub(crate) fn configured(
         rate_bps: options.rate.map(Rate::bps),
         remote,
         udp_lite: options.udp_lite,
-        light: options.light_time(),
+        reply_interval: options.reply_interval(),
         is_group: address.ip().is_multicast(),
     };
     let mut configuration = transport::configure(&protocol, default, None)?;

@@ -54,7 +54,7 @@ impl Watch {
         Self {
             to,
             server: server(&options.protocol, put, serve),
-            patience: transfer::patience(options.light_time()),
+            patience: options.patience(),
             is_quick,
             is_one_way: false,
             is_answered: false,

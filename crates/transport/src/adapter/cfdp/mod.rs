@@ -285,7 +285,7 @@ impl Configuration for CfdpConfig {
         // What was received survives a silence, and the sender's command resumes.
         match process.role {
             ProcessRole::Client { .. } => {
-                config.default_remote.progress_prompt = Some(process.reply_interval());
+                config.default_remote.progress_prompt = Some(process.reply_interval);
                 config.faults.set(ConditionCode::InactivityDetected, FaultHandler::Suspend);
             }
             ProcessRole::Server { .. } => config.keep_silent = true,

@@ -59,7 +59,7 @@ impl WatchOptions {
     }
 }
 
-/// What is not sent: names that begin with a dot, what was sent, and what these patterns match.
+/// Options that leave out names that begin with a dot, delivered files, and these patterns.
 fn scan_options(exclude: &[String]) -> ScanOptions {
     let own = [".*".to_owned(), format!("{{{SENT},{SENT}/**}}")];
     ScanOptions { exclude: own.into_iter().chain(exclude.iter().cloned()).collect() }
@@ -75,7 +75,7 @@ struct Listing {
     /// Time at which the look began.
     began: Instant,
     entries: Vec<Entry>,
-    /// What cannot be sent, the first time that it was seen.
+    /// Lines about files that cannot be sent, the first time that they were seen.
     messages: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ struct Watcher {
     options: ScanOptions,
     settle: Duration,
     settling: Settling,
-    /// What was reported.
+    /// Lines of the last look.
     reported: Vec<String>,
 }
 
@@ -405,7 +405,7 @@ impl Outbox {
         longest
     }
 
-    /// What waits, by class.
+    /// Files that wait, by class.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         let names = self.classes.iter().map(|(pattern, _)| pattern.clone());
         let names = names.chain([OTHERS.to_owned()]);
