@@ -24,9 +24,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR", conflicts_with = "node")]
     listen: Option<String>,
 
-    /// Folder for received files; required without --stream
-    #[arg(long, value_name = "DIR", required_unless_present = "stream")]
+    /// Folder for received files; required without --stream or --stdout
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["stream", "stdout"])]
     root: Option<PathBuf>,
+
+    /// Write received files to standard output, each when it is complete, and keep none
+    ///
+    /// Folders come as tar archives. Unfinished files are lost when the process ends.
+    #[arg(long, conflicts_with_all = ["root", "stream", "json", "existing"])]
+    stdout: bool,
 
     /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename, help_heading = scope::FOLDERS)]
@@ -129,6 +135,7 @@ impl Args {
             peers_max: self.peers_max,
             existing: self.existing,
             role: self.directories.role(),
+            stdout: self.stdout,
             socket: self.socket.clone(),
         };
         Ok((service, self.node.open(&self.options, self.entity)?))
@@ -137,6 +144,9 @@ impl Args {
 
 /// Receives until a signal comes, or with `--once` the first transfer has ended.
 pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
+    let passing = args.stdout.then(tempfile::tempdir).transpose();
+    let passing = passing.context("cannot make a directory for received files")?;
+    args.root = args.root.or_else(|| Some(passing.as_ref()?.path().to_owned()));
     let (service, node) = args.service().map_err(transfer::usage)?;
     match args.groups.stream {
         Some(to) => session::receive_stream(args.options, &service, &to),

@@ -8,6 +8,7 @@ mod errand;
 mod job;
 mod listing;
 mod losses;
+mod output;
 mod place;
 mod put;
 mod remembered;

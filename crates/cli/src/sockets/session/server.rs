@@ -19,6 +19,7 @@ use tree::{Existing, Unpacked};
 use ut::Receives;
 
 use super::closing::Closing;
+use super::output::Output;
 use super::strangers::Strangers;
 use super::{Driver, Routes, Runner, configured, routes};
 use crate::exit::Exit;
@@ -62,6 +63,8 @@ pub(crate) struct Service {
     pub(crate) group: Option<rt::Group>,
     /// Routes of blocks for other engines.
     pub(crate) routes: Routes,
+    /// Whether received files go to standard output.
+    pub(crate) stdout: bool,
     /// Unix socket for reports about this process, if it has one.
     pub(crate) socket: Option<PathBuf>,
 }
@@ -73,10 +76,14 @@ const ENTITY: u64 = 2;
 pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> Result<ExitCode> {
     let (mut runner, mut server) = prepare(options, service, node).map_err(transfer::usage)?;
     server.monitor = Some(server.monitor(&runner)?);
+    if server.service.stdout {
+        server.output = Some(Output::start(&server.service.root)?);
+    }
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
     server.report_unpacked();
     server.failure.map_or(Ok(()), Err)?;
+    server.output.map_or(Ok(()), Output::end)?;
     let is_whole = server.first == Some(true) && !server.is_any_lost;
     let failed = server.service.once && !is_whole;
     Ok(Exit::if_succeeded(!failed).into())
@@ -89,8 +96,8 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     let (reports, unpacked) = crossbeam_channel::unbounded();
     let open_store = || -> Result<rt::FileStore> {
         let unpack = rt::Unpack { existing: service.existing, reports };
-        let config =
-            rt::StoreConfig { unpack: Some(unpack), ..rt::StoreConfig::new(&service.root) };
+        let unpack = (!service.stdout).then_some(unpack);
+        let config = rt::StoreConfig { unpack, ..rt::StoreConfig::new(&service.root) };
         let mut store = rt::FileStore::open(config, &waker)?;
         for protocol in protocols(&options, &service) {
             super::sweep(&mut store, protocol.kind.adapter().spools())?;
@@ -271,6 +278,8 @@ struct Server {
     /// Whether a file was lost for lack of room.
     is_any_lost: bool,
     failure: Option<anyhow::Error>,
+    /// Writer to standard output, if received files go there.
+    output: Option<Output>,
     /// Reports about this process.
     monitor: Option<Monitor>,
     received: Received,
@@ -340,6 +349,7 @@ impl Server {
             has_packs: false,
             is_any_lost: false,
             failure: None,
+            output: None,
             monitor: None,
             received: Received::default(),
             contact: rt::Contact::Open,
@@ -554,6 +564,9 @@ impl Server {
                 self.screen.print(format_args!("{id}: received {name}: {}", outcome.summary()));
                 self.received.files += u64::from(!tree::is_pack(ended.local_name()));
                 self.received.bytes += measures.moved;
+                let file = self.service.root.join(ended.local_name());
+                let taken = self.output.as_mut().map(|output| output.take(&file));
+                self.failure = taken.and_then(Result::err);
             }
             // A put with messages only was printed on reception.
             Ok(()) => {}

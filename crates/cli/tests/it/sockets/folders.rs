@@ -275,3 +275,31 @@ fn standard_input_is_sent_under_a_name() {
     assert_eq!(ended.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("--remote NAME"));
 }
+
+#[test]
+fn received_files_go_to_standard_output() {
+    let place = Place::new();
+    let folder = place.here("f");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("notes"), "some notes\n".repeat(1000)).unwrap();
+    let receive = || {
+        let arguments = ["recv", "--protocol", "cfdp", "--listen", LISTEN, "--once", "--stdout"];
+        let mut receiver = Running::start(&arguments);
+        let address = receiver.address();
+        (receiver, address)
+    };
+    let (receiver, address) = receive();
+    delivered(send(&place, "cfdp", &[&folder], &address, &[]));
+    let ended = receiver.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    fs::write(place.here("f.tar"), ended.out).unwrap();
+    let mut tar = std::process::Command::new("tar");
+    tar.args(["xf", "f.tar", "--ignore-zeros", "--directory"]).arg(place.root(""));
+    assert!(tar.current_dir(place.here("")).status().unwrap().success());
+    assert_eq!(tree(&folder), tree(&place.root("f")));
+    let (receiver, address) = receive();
+    place.send("cfdp", "f/notes", &address, &[]).end().complete();
+    let ended = receiver.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    assert!(ended.out == "some notes\n".repeat(1000));
+}
