@@ -19,7 +19,7 @@ pub enum Existing {
     Newer,
     /// Replaces it.
     Replace,
-    /// Moves it to `NAME.~N~`, with the first free number.
+    /// Moves it to `NAME.~N~`, with the first free number, unless it has the same content.
     #[default]
     Rename,
     /// Keeps it, and reports that of the pack as refused.

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use engine::FileName;
+
 /// Ending of every pack's name.
 const ENDING: &str = ".slowlight.tar";
 /// Longest part of a name that file systems accept.
@@ -58,6 +60,13 @@ pub(crate) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
     name
 }
 
+/// Whether the name is in the folder of working files at the top of a receiver's folder. Some file
+/// systems are case-insensitive.
+pub(crate) fn is_reserved(name: &[u8]) -> bool {
+    let first = name.split(|byte| *byte == b'/').next().unwrap_or_default();
+    first.eq_ignore_ascii_case(FileName::SPOOL_DIRECTORY.as_bytes())
+}
+
 /// A name as a path.
 pub(crate) fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
@@ -109,7 +118,7 @@ mod tests {
             let name = pack_name(&label.repeat(repeat), set, number);
             prop_assert!(name.len() <= PART_MAX);
             prop_assert!(is_pack(&name));
-            let accepted = engine::FileName::file(&name);
+            let accepted = FileName::file(&name);
             prop_assert_eq!(accepted.map(|name| name.path().len()), Ok(name.len()));
         }
     }

@@ -7,14 +7,16 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use engine::FileName;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use thiserror::Error;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::entry::{Entry, Kind, Modified, order};
 use crate::extents::extents;
+use crate::names::is_reserved;
 use crate::patterns::Patterns;
+use crate::unpack::Refusal;
+use crate::unpack::names::check_target;
 
 /// Options of a scan.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +61,9 @@ pub enum SkipReason {
     /// Working files at the top of a receiver's folder, which every receiver refuses.
     #[error("it has the working files of a receiver")]
     Reserved,
+    /// Link that every receiver refuses.
+    #[error("receivers make no such link: {0}")]
+    Link(#[source] Refusal),
     /// Cannot be read, or has disappeared since its folder was listed.
     #[error("it cannot be read: {0}")]
     Unreadable(#[source] io::Error),
@@ -183,7 +188,13 @@ impl Scan {
         if is_reserved(&name) {
             return self.skip(source, SkipReason::Reserved);
         }
-        match kind(&source, metadata) {
+        let found = kind(&source, metadata).and_then(|kind| match &kind {
+            Kind::Link { target } => {
+                check_target(&name, target).map(|()| kind).map_err(SkipReason::Link)
+            }
+            Kind::File { .. } | Kind::Directory => Ok(kind),
+        });
+        match found {
             Ok(kind) => {
                 // A tree may have a million of them.
                 source.shrink_to_fit();
@@ -201,6 +212,17 @@ impl Scan {
     }
 }
 
+impl Entry {
+    /// The entry as it is now, without following links; `None` if it cannot be read.
+    #[must_use]
+    pub fn refreshed(&self) -> Option<Self> {
+        let metadata = fs::symlink_metadata(&self.source).ok()?;
+        let kind = kind(&self.source, &metadata).ok()?;
+        let (mode, modified) = (metadata.mode() & 0o7777, modified(&metadata));
+        Some(Self { kind, mode, modified, ..self.clone() })
+    }
+}
+
 /// Common first part of the names below a path; `None` if the path means the content of a folder.
 fn top(path: &Path) -> Option<&OsStr> {
     let bytes = path.as_os_str().as_bytes();
@@ -208,13 +230,6 @@ fn top(path: &Path) -> Option<&OsStr> {
     let bytes = bytes.get(..end).unwrap_or_default();
     // `Path::file_name` drops a last `.`.
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { path.file_name() }
-}
-
-/// Whether the name is in the folder of working files at the top of a receiver's folder. Some file
-/// systems are case-insensitive.
-pub(crate) fn is_reserved(name: &[u8]) -> bool {
-    let first = name.split(|byte| *byte == b'/').next().unwrap_or_default();
-    first.eq_ignore_ascii_case(FileName::SPOOL_DIRECTORY.as_bytes())
 }
 
 /// Time of the last modification.

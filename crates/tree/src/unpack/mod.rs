@@ -6,7 +6,7 @@
 
 mod content;
 mod folders;
-mod names;
+pub(crate) mod names;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -192,6 +192,8 @@ pub fn process_umask() -> io::Result<u32> {
 /// Decision about a file or link.
 enum Verdict {
     Install,
+    /// A file with the same content is in place: nothing is lost with it.
+    Replace,
     Keep(Kept),
     /// Another file is in place, and the policy is [`Existing::Fail`].
     Refuse,
@@ -378,7 +380,7 @@ impl Run<'_> {
                 Attributes { mode: self.unpacker.mode(&member), modified: member.modified };
             match verdict(self.unpacker, &mut self.copier, folder, &name, &member, &wanted)? {
                 // A file is refused when the attributes are known that the file system gives it.
-                Verdict::Install | Verdict::Refuse => {}
+                Verdict::Install | Verdict::Replace | Verdict::Refuse => {}
                 Verdict::Keep(kept) => {
                     return Ok(Some(Item { name, member, step: Step::Keep(kept) }));
                 }
@@ -460,8 +462,10 @@ impl Run<'_> {
                 // Compared once more: some file systems store other times than they are given.
                 let wanted = statat(self.work, staged, AtFlags::SYMLINK_NOFOLLOW)?;
                 let wanted = Attributes::from(&wanted);
-                match verdict(self.unpacker, &mut self.copier, folder, name, member, &wanted)? {
-                    Verdict::Install => {}
+                let verdict =
+                    verdict(self.unpacker, &mut self.copier, folder, name, member, &wanted)?;
+                match verdict {
+                    Verdict::Install | Verdict::Replace => {}
                     Verdict::Refuse => return Err(Refusal::Exists.into()),
                     Verdict::Keep(kept) => {
                         self.report.count(&kept);
@@ -469,6 +473,7 @@ impl Run<'_> {
                     }
                 }
                 if self.unpacker.existing == Existing::Rename
+                    && matches!(verdict, Verdict::Install)
                     && let Some(aside) = set_aside(folder, last)?
                 {
                     let to = sibling(name, &aside);
@@ -519,21 +524,24 @@ fn verdict(
         Err(error) => return Err(error.into()),
     };
     let has = Attributes::from(&found);
+    let mut has_content = false;
     let is_same = match (&member.content, FileType::from_raw_mode(found.st_mode)) {
         (_, FileType::Directory) => return Err(Refusal::Folder.into()),
         (Content::Link { target }, FileType::Symlink) => {
             readlinkat(folder, last, Vec::new())?.as_bytes() == target
         }
         (Content::File { len, extents }, FileType::RegularFile) => {
-            u64::try_from(found.st_size) == Ok(*len)
-                && has.mode == wanted.mode
-                && has.modified == wanted.modified
+            let is_alike = has.mode == wanted.mode && has.modified == wanted.modified;
+            let is_compared = is_alike || unpacker.existing == Existing::Rename;
+            has_content = u64::try_from(found.st_size) == Ok(*len)
+                && is_compared
                 && match copier.is_same(folder, last, member.start, *len, extents) {
                     // Its permissions are those of the member, which may forbid to read it. Its
                     // length and time are the same as well.
-                    Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => true,
+                    Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => is_alike,
                     compared => compared?,
-                }
+                };
+            is_alike && has_content
         }
         _ => false,
     };
@@ -542,6 +550,7 @@ fn verdict(
     }
     match unpacker.existing {
         Existing::Fail => Ok(Verdict::Refuse),
+        Existing::Rename if has_content => Ok(Verdict::Replace),
         Existing::Skip => Ok(Verdict::Keep(Kept::Skipped)),
         Existing::Newer if wanted.modified <= has.modified => Ok(Verdict::Keep(Kept::Skipped)),
         Existing::Newer | Existing::Replace | Existing::Rename => Ok(Verdict::Install),

@@ -1,8 +1,7 @@
 //! Names and targets that are accepted from an archive.
 
 use super::Refusal;
-use crate::names::PART_MAX;
-use crate::scan::is_reserved;
+use crate::names::{PART_MAX, is_reserved};
 
 /// Longest name or target.
 const NAME_MAX: usize = 4096;
@@ -31,7 +30,7 @@ pub(super) fn checked(name: &[u8]) -> Result<Vec<u8>, Refusal> {
 /// All folders of the name are real folders, so a target may begin with a `..` for each. One after
 /// any other part could be relative to another link. The root itself is no target, because names
 /// through such a link would reach the working files.
-pub(super) fn check_target(name: &[u8], target: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn check_target(name: &[u8], target: &[u8]) -> Result<(), Refusal> {
     if target.contains(&0) {
         return Err(Refusal::Nul);
     }

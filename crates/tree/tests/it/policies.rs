@@ -96,6 +96,19 @@ fn rename_takes_the_first_free_number_and_loses_nothing() {
 }
 
 #[test]
+fn a_copy_with_another_time_is_not_kept_beside_the_file() {
+    let place = Place::new();
+    for secs in [100, 200] {
+        set_modified(&place.write("x", b"same"), Modified { secs, nanos: 0 });
+        let unpacked = place.unpack(&place::bytes(place.plans(u64::MAX).remove(0))).unwrap();
+        assert_eq!((unpacked.files, unpacked.renamed.len()), (1, 0));
+    }
+    assert_eq!(names(&place.root()), ["x"]);
+    let modified = fs::metadata(place.root().join("x")).unwrap().modified().unwrap();
+    assert_eq!(modified, std::time::UNIX_EPOCH + std::time::Duration::from_secs(200));
+}
+
+#[test]
 fn a_link_is_replaced_itself() {
     for (existing, expected) in [
         (Existing::Replace, &["sent", "target"][..]),

@@ -75,6 +75,13 @@ fn what_cannot_be_sent_is_reported() {
     place.write(".slowlight/lock", b"");
     let found = scan(&[source.join("."), "/dev/null".into()], &ScanOptions::default()).unwrap();
     assert!(found.entries.is_empty(), "{:?}", found.entries);
+    symlink("/etc/passwd", source.join("link")).unwrap();
+    symlink("../../x", source.join("up")).unwrap();
+    let links = scan(&[source.join("link"), source.join("up")], &ScanOptions::default()).unwrap();
+    assert!(links.entries.iter().all(|entry| entry.name != b"up"), "{:?}", links.entries);
+    let links = scan(&[source.join(".")], &ScanOptions::default()).unwrap().skipped;
+    let is_link = |it: &&slowlight_tree::Skipped| matches!(it.reason, SkipReason::Link(_));
+    assert_eq!(links.iter().filter(is_link).count(), 2, "{links:?}");
     let reasons: Vec<_> = found.skipped.iter().map(|skipped| &skipped.reason).collect();
     assert!(
         matches!(
