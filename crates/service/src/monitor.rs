@@ -25,7 +25,10 @@ const CLIENTS: Clients =
 /// Time between two reports.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Age from which on the process of a report has ended, or hangs.
-pub const STALE: Duration = Duration::from_secs(15);
+pub const STALE: Duration = Duration::from_secs(5);
+
+/// Age from which on a report is removed.
+const FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
 
 /// State of a sender or a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,6 +88,8 @@ pub struct Transfer {
     pub name: String,
     /// Bytes sent or received.
     pub bytes: u64,
+    /// Bytes that the receiver confirmed, if known.
+    pub confirmed: Option<u64>,
     /// All bytes, if known.
     pub size: Option<u64>,
 }
@@ -122,6 +127,11 @@ impl Status {
         now().saturating_sub(self.reported) >= STALE.as_secs()
     }
 
+    /// Whether the process was killed so long ago that its report is worth nothing.
+    fn is_forgotten(&self) -> bool {
+        now().saturating_sub(self.reported) >= FORGOTTEN.as_secs()
+    }
+
     /// Reports in a folder, of which a file is one. The files of processes that were killed are
     /// left there.
     ///
@@ -130,15 +140,22 @@ impl Status {
     pub fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
             entries => entries?,
         };
-        let mut all = Vec::new();
+        let mut all: Vec<Self> = Vec::new();
         for entry in entries {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "json") {
                 // It may end meanwhile.
-                let text = fs::read(path).unwrap_or_default();
-                all.extend(serde_json::from_slice::<Self>(&text).ok());
+                let text = fs::read(&path).unwrap_or_default();
+                let found = serde_json::from_slice::<Self>(&text).ok();
+                if found.as_ref().is_some_and(Self::is_forgotten) {
+                    // Another user's stays, and is left out all the same.
+                    let _ = fs::remove_file(path);
+                } else {
+                    all.extend(found);
+                }
             }
         }
         all.sort_by(|a, b| (&a.role, &a.folder).cmp(&(&b.role, &b.folder)));
@@ -304,7 +321,7 @@ fn serve(path: &Path, shared: Arc<Mutex<Status>>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(starting)?;
     let inside = runtime.enter();
-    let listener = replace_unix(path, Access::default())?;
+    let listener = replace_unix(path, Access { mode: 0o660, group: None })?;
     drop(inside);
     let router = router(shared);
     let run = move || runtime.block_on(accept(listener, router, CLIENTS));

@@ -205,7 +205,8 @@ impl Disk {
 
     /// Whether a received file of this name is unpacked in place of being renamed.
     pub(super) fn is_unpacked(&self, to: &FileName) -> bool {
-        self.unpacker.is_some() && to.area() == Area::Files && tree::is_pack(to.path())
+        let unpacks = self.unpacker.as_ref().is_some_and(|unpacker| !unpacker.keeps_packs);
+        unpacks && to.area() == Area::Files && tree::is_pack(to.path())
     }
 
     /// Unpacks a complete working file below the root, and removes it. After a crash at any time

@@ -50,6 +50,8 @@ pub(super) fn read_error(error: &ReadError) -> EffectError {
 pub struct Unpack {
     /// Treatment of files that exist.
     pub existing: Existing,
+    /// Whether packs are stored as other files are.
+    pub keeps_packs: bool,
     /// Receiver of a report about each pack.
     pub reports: Sender<Unpacked>,
 }
@@ -58,6 +60,7 @@ pub struct Unpack {
 #[derive(Debug)]
 pub(super) struct Unpacker {
     tree: tree::Unpacker,
+    pub(super) keeps_packs: bool,
     reports: Sender<Unpacked>,
 }
 
@@ -65,7 +68,7 @@ impl Unpacker {
     pub(super) fn new(root: Dir, staging: Dir, unpack: &Unpack) -> io::Result<Self> {
         let umask = tree::process_umask()?;
         let tree = tree::Unpacker { root, staging, existing: unpack.existing, umask };
-        Ok(Self { tree, reports: unpack.reports.clone() })
+        Ok(Self { tree, keeps_packs: unpack.keeps_packs, reports: unpack.reports.clone() })
     }
 
     /// Treatment of files that exist.

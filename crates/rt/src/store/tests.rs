@@ -572,7 +572,7 @@ fn working_files_may_change() {
 /// Store that treats files that exist by a policy, and the reports about packs.
 fn receiving(root: &Path, existing: Existing) -> (FileStore, Receiver<Unpacked>) {
     let (reports, unpacked) = unbounded();
-    let unpack = Some(Unpack { existing, reports });
+    let unpack = Some(Unpack { existing, keeps_packs: false, reports });
     (open_store(StoreConfig { unpack, ..StoreConfig::new(root) }), unpacked)
 }
 

@@ -128,7 +128,7 @@ fn store(args: &RecvArgs, mut client: NodeClient) -> Result<ExitCode> {
     let own = format!("bundles-{:016x}", hash(endpoint.to_string().as_bytes()));
     config.state = config.state.join(own);
     let (reports, unpacked) = crossbeam_channel::unbounded();
-    config.unpack = Some(rt::Unpack { existing: args.existing, reports });
+    config.unpack = Some(rt::Unpack { existing: args.existing, keeps_packs: false, reports });
     let mut store = rt::FileStore::open(config, &waker)?;
     for (prefix, record_prefix) in files::SPOOLS {
         store.sweep(prefix, record_prefix).context("cannot look through the working files")?;

@@ -1,7 +1,7 @@
 //! Received files to standard output, one after another.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -36,6 +36,11 @@ impl Output {
         self.files.send(to).map_err(|_| anyhow!("standard output has been closed"))
     }
 
+    /// Whether nothing more can be written.
+    pub(super) fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits until all files are written.
     pub(super) fn end(self) -> Result<()> {
         drop(self.files);
@@ -48,6 +53,7 @@ fn write(files: &Receiver<PathBuf>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for path in files {
         io::copy(&mut File::open(&path)?, &mut out)?;
+        out.flush()?;
         fs::remove_file(path)?;
     }
     Ok(())

@@ -82,8 +82,9 @@ pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> R
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
     server.report_unpacked();
-    server.failure.map_or(Ok(()), Err)?;
+    // What was received is confirmed: it is written before anything else is reported.
     server.output.map_or(Ok(()), Output::end)?;
+    server.failure.map_or(Ok(()), Err)?;
     let is_whole = server.first == Some(true) && !server.is_any_lost;
     let failed = server.service.once && !is_whole;
     Ok(Exit::if_succeeded(!failed).into())
@@ -95,9 +96,11 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     let screen = Screen::new(options.json);
     let (reports, unpacked) = crossbeam_channel::unbounded();
     let open_store = || -> Result<rt::FileStore> {
-        let unpack = rt::Unpack { existing: service.existing, reports };
-        let unpack = (!service.stdout).then_some(unpack);
-        let config = rt::StoreConfig { unpack, ..rt::StoreConfig::new(&service.root) };
+        // Of two files of one name for standard output, the second must not replace the first.
+        let existing = if service.stdout { Existing::Fail } else { service.existing };
+        let unpack = rt::Unpack { existing, keeps_packs: service.stdout, reports };
+        let config =
+            rt::StoreConfig { unpack: Some(unpack), ..rt::StoreConfig::new(&service.root) };
         let mut store = rt::FileStore::open(config, &waker)?;
         for protocol in protocols(&options, &service) {
             super::sweep(&mut store, protocol.kind.adapter().spools())?;
@@ -387,6 +390,7 @@ impl Server {
             id: report.id.to_string(),
             name: report.name,
             bytes: report.bytes,
+            confirmed: None,
             size: report.size,
         });
         monitor.report(moved, |status| {
@@ -411,6 +415,9 @@ impl Server {
                 self.room(now, transport);
                 self.report_unpacked();
                 self.report(now, transport);
+                if self.output.as_ref().is_some_and(Output::has_failed) {
+                    self.failure = Some(anyhow::anyhow!("standard output has failed"));
+                }
             }
             // A receiver has no single peer that could refuse.
             rt::Event::Refused(_) => {}

@@ -543,6 +543,7 @@ impl Client {
             id: id.to_string(),
             name: self.journal.plan(pack.number).map(contents).unwrap_or_default(),
             bytes: pack.sent,
+            confirmed: Some(pack.confirmed),
             size: Some(pack.bytes),
         });
         monitor.report(moved, |status| {
