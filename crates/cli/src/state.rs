@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 #[cfg(feature = "sockets")]
 pub(crate) fn reports(state: Option<&Path>) -> Option<PathBuf> {
     let service = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
-    let base = state.map(Path::to_owned).or(service).or_else(|| state_home().ok())?;
+    let base = service.or(state.map(Path::to_owned)).or_else(|| state_home().ok())?;
     Some(base.join("running"))
 }
 

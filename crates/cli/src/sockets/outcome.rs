@@ -202,7 +202,9 @@ impl Outcome {
 /// Line about a pack that was unpacked.
 pub(crate) fn unpacked_line(unpacked: &tree::Unpacked) -> String {
     let tree::Unpacked { files, links, unchanged, skipped, renamed, refused, bytes, .. } = unpacked;
-    let mut line = format!("unpacked {} files, {}", files + links, show::bytes(*bytes as f64));
+    let count = files + links;
+    let noun = if count == 1 { "file" } else { "files" };
+    let mut line = format!("unpacked {count} {noun}, {}", show::bytes(*bytes as f64));
     for (count, what) in [
         (*unchanged, "there already"),
         (*skipped, "kept as they were"),

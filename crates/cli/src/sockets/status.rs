@@ -84,7 +84,9 @@ fn write(out: &mut impl Write, process: &Process) -> io::Result<()> {
     let Process { running, status } = process;
     let Status { role, pid, protocol, folder, address, .. } = status;
     let preposition = if role == "sender" { "to" } else { "at" };
-    writeln!(out, "{role} {pid}: {} {preposition} {address} by {protocol}", folder.display())?;
+    let folder = folder.display().to_string();
+    let folder = folder.escape_debug();
+    writeln!(out, "{role} {pid}: {folder} {preposition} {address} by {protocol}")?;
     let row = |out: &mut dyn Write, name: &str, value: &str| writeln!(out, "  {name:<10} {value}");
     if !running {
         let when = ago(status.reported);
@@ -92,7 +94,7 @@ fn write(out: &mut impl Write, process: &Process) -> io::Result<()> {
     } else if let Some(pause) = &status.pause {
         row(out, "state", pause)?;
     } else if status.is_answered == Some(false) {
-        row(out, "state", "the receiver has not replied yet")?;
+        row(out, "state", "the receiver does not reply")?;
     }
     let counted = |files: u64, bytes: u64| {
         let noun = if files == 1 { "file" } else { "files" };
@@ -101,6 +103,7 @@ fn write(out: &mut impl Write, process: &Process) -> io::Result<()> {
     row(out, "since", &ago(status.began))?;
     let failed = match status.failed {
         0 => String::new(),
+        1 => "; 1 failure".to_owned(),
         failed => format!("; {failed} failures"),
     };
     let done = counted(status.delivered_files, status.delivered_bytes);
@@ -119,7 +122,7 @@ fn write(out: &mut impl Write, process: &Process) -> io::Result<()> {
     }
     row(out, "rate", &show::rate(status.rate_bps))?;
     if let Some(error) = &status.last_error {
-        row(out, "last error", &format!("{}: {}", ago(error.time), error.text))?;
+        row(out, "last error", &format!("{}: {}", ago(error.time), error.text.escape_debug()))?;
     }
     Ok(())
 }
@@ -164,7 +167,7 @@ mod tests {
         let shown = text(status.clone());
         for part in [
             ": /out to 192.0.2.7:7542 by cfdp\n",
-            "the receiver has not replied yet",
+            "the receiver does not reply",
             "0 files, 0 B; 2 failures",
             "urgent: 1 file, 1.00 kB",
             "pack: 5 B of 10 B",

@@ -26,6 +26,7 @@ pub(super) struct Watch {
     server: String,
     /// Time without a reply after which a warning is due; doubled by each warning.
     patience: Duration,
+    patience_min: Duration,
     /// Whether a peer that does not reply for a while is worth a warning.
     pub(super) is_quick: bool,
     /// Whether receivers never reply.
@@ -55,6 +56,7 @@ impl Watch {
             to,
             server: server(&options.protocol, put, serve),
             patience: options.patience(),
+            patience_min: options.patience(),
             is_quick,
             is_one_way: false,
             is_answered: false,
@@ -78,6 +80,11 @@ impl Watch {
             rt::Contact::Closed(None) => return true,
         }
         false
+    }
+
+    /// Whether the peer has replied, and did so lately.
+    pub(super) fn is_answering(&self) -> bool {
+        self.is_answered && !self.is_warned
     }
 
     /// Why nothing can be sent now.
@@ -114,6 +121,7 @@ impl Watch {
         if received > before.1 {
             self.is_answered = true;
             self.unanswered_since = None;
+            self.patience = self.patience_min;
             if std::mem::take(&mut self.is_warned) {
                 screen.print(format_args!("{} answers now", self.to));
             }

@@ -1,5 +1,5 @@
-//! A watched folder over real sockets: what is put into it arrives once, the most urgent first, and
-//! moves to `sent` when it is there.
+//! A watched folder over real sockets: its files arrive once, the most urgent first, and move to
+//! `sent` when they are there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let (path, kind) = (entry.path(), entry.file_type().unwrap());
             match path.file_name().unwrap().to_str() {
-                Some(".slowlight") => {}
+                Some(".slowlight" | ".lock") => {}
                 _ if kind.is_dir() => folders.push(path),
                 _ => all.push(path.strip_prefix(root).unwrap().to_owned()),
             }
@@ -136,6 +136,11 @@ fn refused_files_are_tried_again_and_hold_up_no_others() {
     let (receiver, address) = place.recv("ltp", LISTEN, &[]);
     make(&outbox.join("taken"), 1000);
     let sender = watch(&place, &address, &["--protocol", "ltp"]);
+    let outbox_again = outbox.display().to_string();
+    let second = program(&["send", "--watch", &outbox_again, "127.0.0.1:9"]).output().unwrap();
+    let message = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2), "{message}");
+    assert!(message.contains("another sender watches"), "{message}");
     let failed = || status(&place).is_some_and(|state| state["last_error"].is_object());
     await_that("the file is refused", failed);
     make(&outbox.join("a"), 2000);

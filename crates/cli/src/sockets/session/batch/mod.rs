@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use cfdp::{Config, PutRequest};
@@ -49,10 +49,13 @@ const WINDOW: u64 = 16 << 20;
 
 /// Bounds of the bytes of a pack. A small one is a small loss if it has to be sent again; the
 /// overhead of a transfer is a small part of a large one.
-const PACK_MIN: u64 = 1 << 20;
+const PACK_MIN: u64 = 256 << 10;
 const PACK_MAX: u64 = 64 << 20;
 /// Bytes of a pack, where rate and delay of the path are unknown.
 pub(crate) const PACK: u64 = 4 << 20;
+
+/// Time after which a watched folder's pack whose receiver did not reply is sent again.
+const SILENT_PAUSE: Duration = Duration::from_secs(30);
 
 /// Packs that fail one after the other before the batch is given up.
 const FAILURES_MAX: u32 = 3;
@@ -195,14 +198,16 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// A pack is what a round trip carries; three round trips repair what was lost.
+    /// A pack has the bytes of a round trip. One that waits is enough to keep the link busy; with
+    /// more, more is lost if the process is killed.
     fn new(options: &Options) -> Self {
         let round_trip = 2 * options.light_time();
         match options.rate.map(Rate::bps).filter(|rate| *rate > 0 && !round_trip.is_zero()) {
             Some(rate) => {
                 let bytes = (rate as f64 / 8.0 * round_trip.as_secs_f64()) as u64;
                 let pack = bytes.clamp(PACK_MIN, PACK_MAX);
-                Self { pack, window: (3 * bytes).max(3 * pack) }
+                // Looks at the window may be this far apart.
+                Self { pack, window: pack.max(rate / 8 / 20) }
             }
             None => Self { pack: PACK, window: WINDOW },
         }
@@ -231,11 +236,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
                     options with confirmation";
         return Err(crate::Usage(text.to_owned()).into());
     }
-    let mut sizes = Sizes::new(&job.options);
-    if outbox.is_some() {
-        // What is urgent shares the link with what is being sent.
-        sizes.window = sizes.pack;
-    }
+    let sizes = Sizes::new(&job.options);
     let set = rt::entropy()?.next_u64();
     let counts = Counts::new(&scan);
     let folder = place.folder().context("a batch keeps its state")?;
@@ -322,11 +323,19 @@ struct Counts {
     bytes: u64,
     /// Files and folders that cannot be sent.
     skipped: u64,
+    /// Files and folders that cannot be read; they count above as well.
+    unreadable: u64,
 }
 
 impl Counts {
     fn new(scan: &Scan) -> Self {
-        let mut counts = Self { skipped: scan.skipped.len() as u64, ..Self::default() };
+        let is_unreadable =
+            |it: &&tree::Skipped| matches!(it.reason, tree::SkipReason::Unreadable(_));
+        let mut counts = Self {
+            skipped: scan.skipped.len() as u64,
+            unreadable: scan.skipped.iter().filter(is_unreadable).count() as u64,
+            ..Self::default()
+        };
         for entry in &scan.entries {
             match &entry.kind {
                 tree::Kind::File { len, .. } => {
@@ -412,6 +421,8 @@ struct Client {
     changes: BTreeMap<u32, u32>,
     /// The folder that is watched, if one is.
     outbox: Option<Outbox>,
+    /// Packs of it whose receiver did not reply, until when they wait.
+    paused: BTreeMap<u32, Time>,
     /// Reports about it.
     monitor: Option<Monitor>,
     /// Files that were delivered from it, its failures, and the last of them.
@@ -458,6 +469,7 @@ impl Client {
             failed_in_row: 0,
             changes: BTreeMap::new(),
             outbox: None,
+            paused: BTreeMap::new(),
             monitor: None,
             delivered_files: 0,
             failures: 0,
@@ -492,10 +504,12 @@ impl Client {
     fn begin_watch(&mut self) -> Result<()> {
         let Some(mut outbox) = self.outbox.take() else { return Ok(()) };
         for number in self.journal.delivered() {
-            if let Some(plan) = self.journal.remove(number) {
-                self.print_error(outbox.deliver(&plan));
+            if let Some(plan) = self.journal.plan(number) {
+                let moved = outbox.deliver(plan);
+                self.print_error(moved);
             }
         }
+        self.forget_moved(&outbox);
         for number in &self.waiting {
             self.add_pack(*number)?;
             if let Some(plan) = self.journal.plan(*number) {
@@ -511,6 +525,15 @@ impl Client {
     fn print_error(&mut self, result: Result<()>) {
         if let Err(error) = result {
             self.fail(format!("{error:#}"));
+        }
+    }
+
+    /// Removes packs from the journal whose files have all been moved.
+    fn forget_moved(&mut self, outbox: &Outbox) {
+        for number in self.journal.delivered() {
+            if self.journal.plan(number).is_some_and(|plan| !outbox.has_unmoved(plan)) {
+                self.journal.remove(number);
+            }
         }
     }
 
@@ -547,7 +570,7 @@ impl Client {
             size: Some(pack.bytes),
         });
         monitor.report(moved, |status| {
-            status.is_answered = Some(self.watch.is_answered);
+            status.is_answered = Some(self.watch.is_answering());
             status.pause = self.watch.pause(now);
             status.waiting = outbox.waiting();
             status.transfers = transfers.collect();
@@ -650,8 +673,10 @@ impl Client {
                 pack.confirmed = report.confirmed.unwrap_or_default().min(pack.bytes);
             }
         }
-        let messages = self.outbox.as_mut().map(Outbox::poll).unwrap_or_default();
-        messages.iter().for_each(|message| self.screen.print(message));
+        if let Some(mut outbox) = self.outbox.take() {
+            self.poll(now, &mut outbox);
+            self.outbox = Some(outbox);
+        }
         if let Some(outbox) = &self.outbox {
             let under_way = self.active.values().map(|pack| pack.bytes).sum::<u64>();
             self.total = self.delivered + under_way + outbox.bytes();
@@ -676,6 +701,27 @@ impl Client {
         self.bar.show(now, &shown);
     }
 
+    /// Handles the latest look at the watched folder, and the ends of pauses.
+    fn poll(&mut self, now: Time, outbox: &mut Outbox) {
+        match outbox.poll() {
+            Ok(Some(messages)) => {
+                for message in messages {
+                    self.screen.print(&message);
+                    self.last_error = Some(Note::new(message));
+                }
+                self.forget_moved(outbox);
+            }
+            Ok(None) => {}
+            Err(error) => self.phase = Phase::Stopped(format!("{error:#}")),
+        }
+        let due: Vec<u32> =
+            self.paused.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).collect();
+        for number in due {
+            self.paused.remove(&number);
+            self.waiting.push_back(number);
+        }
+    }
+
     /// Begins packs as long as the window has room.
     fn fill(&mut self, now: Time, transport: &mut dyn Transport) {
         loop {
@@ -692,6 +738,13 @@ impl Client {
                     // There is room for it when another has ended.
                     tracing::debug!(number, "a pack waits: {error:#}");
                     self.waiting.push_front(number);
+                    return;
+                }
+                if self.outbox.is_some() {
+                    let plan = self.journal.plan(number);
+                    let bytes = plan.map_or(0, tree::Plan::len);
+                    let pack = UnderWay { number, bytes, sent: 0, confirmed: 0, class: 0 };
+                    self.postpone(now, &pack, &format!("{error:#}"));
                     return;
                 }
                 self.phase = Phase::Refused(format!("{error:#}"));
@@ -715,9 +768,10 @@ impl Client {
             // What is less urgent is no reason to wait.
             class = outbox.due(now).unwrap_or(class);
         }
-        let ahead = self.active.values().filter(|pack| pack.class <= class);
-        let under_way: u64 = ahead.map(|pack| pack.bytes - pack.sent).sum();
-        is_probing || self.active.len() >= TRANSFERS_MAX || under_way >= self.sizes.window
+        let ahead = || self.active.values().filter(|pack| pack.class <= class);
+        let under_way: u64 = ahead().map(|pack| pack.bytes - pack.sent).sum();
+        let is_full = self.active.len() >= TRANSFERS_MAX || under_way >= self.sizes.window;
+        is_full || is_probing && ahead().next().is_some()
     }
 
     /// Makes a pack of files of the watched folder, if none waits.
@@ -763,6 +817,13 @@ impl Client {
         };
         self.watch_pack(id, number);
         Ok(())
+    }
+
+    /// Ends the use of a pack. Engines that have it open can still read it.
+    fn remove_pack(&self, number: u32) {
+        if let Ok(name) = FileName::file(&self.pack_name(number)) {
+            self.job.wish.packs.remove(&name);
+        }
     }
 
     /// Makes a pack readable.
@@ -820,7 +881,6 @@ impl Client {
 
     /// Handles the end of a pack.
     fn ended(&mut self, now: Time, pack: &UnderWay, ended: &Ended) -> Result<()> {
-        self.job.wish.packs.remove(&FileName::file(&self.pack_name(pack.number))?);
         if self.outbox.is_some() {
             match &ended.result {
                 Ok(()) if ended.is_confirmed => return self.put_away(pack),
@@ -829,6 +889,7 @@ impl Client {
             }
             return Ok(());
         }
+        self.remove_pack(pack.number);
         let Err(why) = &ended.result else {
             self.delivered += pack.bytes;
             self.is_confirmed &= ended.is_confirmed && self.job.ends.via.is_none();
@@ -840,7 +901,8 @@ impl Client {
         }
         self.failed += 1;
         self.failed_in_row += 1;
-        self.screen.print(format_args!("{}: a pack failed: {why}", ended.id));
+        let names = self.journal.plan(pack.number).map(contents).unwrap_or_default();
+        self.screen.print(format_args!("{}: {names} failed: {why}", ended.id));
         ensure!(self.failed_in_row < FAILURES_MAX, "{FAILURES_MAX} packs in a row failed: {why}");
         Ok(())
     }
@@ -848,6 +910,7 @@ impl Client {
     /// Moves the files of a delivered pack out of the way.
     fn put_away(&mut self, pack: &UnderWay) -> Result<()> {
         self.delivered += pack.bytes;
+        self.remove_pack(pack.number);
         self.journal.deliver(pack.number)?;
         let Some(outbox) = &mut self.outbox else { return Ok(()) };
         let Some(plan) = self.journal.plan(pack.number) else { return Ok(()) };
@@ -862,13 +925,26 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the files of a pack to the queue of the watched folder.
+    /// Sends a pack again later. A receiver that does not reply may have a part of it; if it
+    /// replied, one of the files may be the cause, and all return to the queue.
     fn postpone(&mut self, now: Time, pack: &UnderWay, why: &str) {
+        let number = pack.number;
+        let Some(plan) = self.journal.plan(number) else { return };
+        let is_same = plan.entries.iter().all(|entry| refreshed(entry).as_ref() == Some(entry));
+        let names = contents(plan);
+        let is_kept = is_same && !self.watch.is_answering();
+        if !is_kept {
+            self.remove_pack(number);
+        }
         let Some(outbox) = &mut self.outbox else { return };
-        let Some(plan) = self.journal.remove(pack.number) else { return };
-        let pause = Span(outbox.fail(now, &plan));
-        let text = format!("{} failed: {why}; again in {pause}", contents(&plan));
-        self.fail(text);
+        outbox.is_probing = true;
+        let pause = if is_kept {
+            self.paused.insert(number, now + SILENT_PAUSE);
+            SILENT_PAUSE
+        } else {
+            self.journal.remove(number).map_or(SILENT_PAUSE, |plan| outbox.fail(now, &plan))
+        };
+        self.fail(format!("{names} failed: {why}; again in {}", Span(pause)));
     }
 
     /// Plans a pack again if its files changed; returns whether it did.
@@ -889,12 +965,29 @@ impl Client {
             let path = before.source.display();
             self.screen.print(format_args!("left out {path}: it can no longer be read"));
             self.counts.skipped += 1;
+            self.counts.unreadable += 1;
         }
-        let entries: Vec<Entry> = now.into_iter().flatten().collect();
+        // A file that changes again must not hold up the others.
+        let (mut same, mut changed) = (Vec::new(), Vec::new());
+        for (before, now) in plan.entries.iter().zip(&now) {
+            match now {
+                Some(now) if now.kind == tree::Kind::Directory => {
+                    same.push(now.clone());
+                    changed.push(now.clone());
+                }
+                Some(now) if now == before => same.push(now.clone()),
+                Some(now) => changed.push(now.clone()),
+                None => {}
+            }
+        }
         self.total -= pack.bytes;
-        for number in self.journal.replace(pack.number, entries)? {
-            self.total += self.journal.plan(number).map_or(0, tree::Plan::len);
+        let mut numbers = self.journal.replace(pack.number, same)?;
+        for number in self.journal.add(changed)? {
             self.changes.insert(number, changes + 1);
+            numbers.push(number);
+        }
+        for number in numbers {
+            self.total += self.journal.plan(number).map_or(0, tree::Plan::len);
             self.add_pack(number)?;
             self.waiting.push_back(number);
         }
@@ -934,6 +1027,7 @@ impl Client {
         let why = match &self.phase {
             Phase::Refused(why) => return Err(crate::Usage(why.clone()).into()),
             Phase::Over(..) if self.failed == 0 => None,
+            Phase::Over(..) if self.failed == 1 => Some("a pack failed".to_owned()),
             Phase::Over(..) => Some(format!("{} packs failed", self.failed)),
             Phase::Stopped(why) => Some(why.clone()),
             Phase::Loading | Phase::Active => Some("stopped".to_owned()),
@@ -979,7 +1073,7 @@ impl Client {
                 elapsed_s: elapsed.as_secs_f64(),
             })?;
         }
-        Ok(Exit::if_succeeded(why.is_none()).into())
+        Ok(Exit::if_succeeded(why.is_none() && self.counts.unreadable == 0).into())
     }
 }
 
@@ -995,10 +1089,12 @@ fn contents(plan: &tree::Plan) -> String {
     }
 }
 
-/// An entry as it is now; `None` if its file is gone or cannot be read. Only files are looked at.
+/// An entry as it is now; `None` if it is gone or cannot be read. Folders are not looked at.
 fn refreshed(entry: &Entry) -> Option<Entry> {
     match entry.kind {
-        tree::Kind::Directory | tree::Kind::Link { .. } => Some(entry.clone()),
+        tree::Kind::Directory => Some(entry.clone()),
+        tree::Kind::Link { .. } => entry.refreshed(),
+        // A path of the command line may be a link to it.
         tree::Kind::File { .. } => {
             let paths = [entry.source.clone()];
             let found = tree::scan(&paths, &ScanOptions::default()).ok()?.entries.pop()?;

@@ -1,22 +1,26 @@
 //! A watched folder: what is put into it is sent, and moved to its folder `sent` after delivery.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
-use crossbeam_channel::{Receiver, Sender};
+use anyhow::{Context as _, Error, Result, bail};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{FileName, Time};
 use service::monitor::Waiting;
 use transport::quantity::Span;
 use tree::{Entry, Kind, Modified, Patterns, Plan, Scan, ScanOptions, Settling};
 
-use super::refreshed;
 use crate::sockets::scope;
 
 /// Folder below the watched one that gets what was delivered.
 pub(super) const SENT: &str = "sent";
+
+/// File that the sender of a folder locks.
+const LOCK: &str = ".lock";
 
 /// Minimum interval of looks at the folder.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,6 +30,9 @@ const SHARE: u32 = 10;
 /// Bounds of the time after which something that failed is sent again.
 const RETRY_MIN: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(600);
+
+/// Interval of attempts to move delivered files.
+const MOVES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Default of --settle.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -105,8 +112,13 @@ impl Watcher {
     fn look(&mut self, began: Instant) -> Listing {
         let (entries, reports) = match scan(&self.folder, &self.options) {
             Ok(Scan { entries, skipped }) => {
-                let left =
-                    |it: &tree::Skipped| format!("left out {}: {}", it.path.display(), it.reason);
+                let left = |it: &tree::Skipped| {
+                    format!(
+                        "left out {}: {}",
+                        it.path.display().to_string().escape_debug(),
+                        it.reason
+                    )
+                };
                 (entries, skipped.iter().map(left).collect())
             }
             Err(error) => (Vec::new(), vec![format!("the folder cannot be read: {error:#}")]),
@@ -152,6 +164,8 @@ pub(crate) struct Outbox {
     options: ScanOptions,
     /// Folder at the receiver.
     below: Option<Vec<u8>>,
+    /// Keeps other senders from the folder.
+    _lock: Option<File>,
     listings: Receiver<Listing>,
     classes: Vec<(String, Patterns)>,
     queue: BTreeMap<Rank, Entry>,
@@ -162,6 +176,8 @@ pub(crate) struct Outbox {
     under_way: BTreeMap<Vec<u8>, Entry>,
     /// Files that were delivered and could not be moved.
     unmoved: BTreeMap<Vec<u8>, Entry>,
+    /// Time of the next attempt to move them.
+    moves_at: Instant,
     /// Files that were moved, and when: an older listing may have them.
     moved: BTreeMap<Vec<u8>, Instant>,
     failures: BTreeMap<Vec<u8>, Failures>,
@@ -182,6 +198,12 @@ impl Outbox {
         let path = std::path::absolute(path)?;
         let context = || path.display().to_string();
         std::fs::create_dir_all(path.join(SENT)).with_context(context)?;
+        let lock = File::create(path.join(SENT).join(LOCK)).with_context(context)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!("another sender watches {}", path.display()),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(context),
+        }
         let classes = classes(&options.first)?;
         let scan_options = scan_options(exclude);
         let watcher = Watcher {
@@ -197,7 +219,8 @@ impl Outbox {
             .spawn(move || watcher.run(&sender))
             .context("cannot start")?;
         let below = below.map(|name| name.path().as_bytes().to_vec());
-        Ok(Self { below, ..Self::new(path, classes, scan_options, listings) })
+        let outbox = Self::new(path, classes, scan_options, listings);
+        Ok(Self { below, _lock: Some(lock), ..outbox })
     }
 
     fn new(
@@ -210,6 +233,7 @@ impl Outbox {
             path,
             options,
             below: None,
+            _lock: None,
             listings,
             classes,
             queue: BTreeMap::new(),
@@ -217,6 +241,7 @@ impl Outbox {
             folders: BTreeMap::new(),
             under_way: BTreeMap::new(),
             unmoved: BTreeMap::new(),
+            moves_at: Instant::now(),
             moved: BTreeMap::new(),
             failures: BTreeMap::new(),
             idle_until: Time::ZERO,
@@ -255,16 +280,25 @@ impl Outbox {
         files(plan).map(|file| self.class(self.local_name(file))).min().unwrap_or_default()
     }
 
-    /// Handles the latest look at the folder; returns messages about it.
-    pub(super) fn poll(&mut self) -> Vec<String> {
-        let Ok(Listing { began, entries, messages }) = self.listings.try_recv() else {
-            return Vec::new();
+    /// Handles the latest look at the folder, if there is one; returns messages about it.
+    ///
+    /// # Errors
+    ///
+    /// Nothing looks at the folder any more.
+    pub(super) fn poll(&mut self) -> Result<Option<Vec<String>>> {
+        let Listing { began, entries, messages } = match self.listings.try_recv() {
+            Ok(listing) => listing,
+            Err(TryRecvError::Empty) => return Ok(None),
+            Err(TryRecvError::Disconnected) => bail!("the folder is no longer watched"),
         };
         self.moved.retain(|_, at| *at >= began);
-        let delivered: Vec<Entry> = self.unmoved.values().cloned().collect();
-        for file in delivered {
-            // The user was informed the first time.
-            let _ = self.put_away(&file);
+        if began >= self.moves_at {
+            self.moves_at = began + MOVES_INTERVAL;
+            let delivered: Vec<Entry> = self.unmoved.values().cloned().collect();
+            for file in delivered {
+                // The user was informed the first time.
+                let _ = self.put_away(&file);
+            }
         }
         self.folders.clear();
         let mut queue = BTreeMap::new();
@@ -285,7 +319,7 @@ impl Outbox {
         self.queue_bytes = queue.values().map(len).sum();
         self.queue = queue;
         self.idle_until = Time::ZERO;
-        messages
+        Ok(Some(messages))
     }
 
     /// Most urgent class that has a file to send now.
@@ -375,16 +409,27 @@ impl Outbox {
         first
     }
 
+    /// Whether files of a delivered pack have not been moved yet.
+    pub(super) fn has_unmoved(&self, plan: &Plan) -> bool {
+        files(plan).any(|file| self.unmoved.get(self.local_name(file)) == Some(file))
+    }
+
     /// Moves a delivered file, unless it has changed and is to be sent again.
     fn put_away(&mut self, file: &Entry) -> Result<()> {
-        let name = self.local_name(file);
-        if refreshed(file).as_ref() == Some(file) {
-            tree::move_to(&self.path, name, SENT).with_context(|| {
-                format!("{} was delivered and cannot be moved to {SENT}", file.source.display())
-            })?;
-            self.moved.insert(name.to_vec(), Instant::now());
+        let name = self.local_name(file).to_vec();
+        if file.refreshed().as_ref() == Some(file) {
+            match tree::move_to(&self.path, &name, SENT) {
+                Ok(()) => {
+                    self.moved.insert(name.clone(), Instant::now());
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    let name = String::from_utf8_lossy(&name).escape_debug().to_string();
+                    let text = format!("{name} was delivered and cannot be moved to {SENT}");
+                    return Err(Error::new(error).context(text));
+                }
+            }
         }
-        let name = name.to_vec();
         self.unmoved.remove(&name);
         Ok(())
     }
@@ -473,6 +518,7 @@ fn len(entry: &Entry) -> u64 {
 pub(super) fn check(paths: &[PathBuf]) -> Result<&Path> {
     match paths {
         [path] if path.is_dir() => Ok(path),
+        [path] if !path.exists() => bail!("{} does not exist", path.display()),
         _ => bail!("--watch takes one folder and the receiver's address"),
     }
 }
@@ -511,7 +557,7 @@ mod tests {
         fn look_since(&mut self, began: Instant) {
             let entries = scan(self.place.path(), &self.outbox.options).unwrap().entries;
             self.listings.send(Listing { began, entries, messages: Vec::new() }).unwrap();
-            self.outbox.poll();
+            self.outbox.poll().unwrap();
         }
 
         fn look(&mut self) {
@@ -619,6 +665,32 @@ mod tests {
     }
 
     #[test]
+    fn only_the_delivered_link_moves() {
+        let mut case = Case::new(&[]);
+        let root = case.place.path().to_owned();
+        for name in ["same", "other", "file", "gone"] {
+            std::os::unix::fs::symlink("v1", root.join(name)).unwrap();
+        }
+        case.look();
+        let plan = case.take(NOW, u64::MAX);
+        for name in ["other", "file", "gone"] {
+            fs::remove_file(root.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("v2", root.join("other")).unwrap();
+        case.write("file", "new");
+        case.outbox.deliver(&plan).unwrap();
+        assert!(!case.outbox.has_unmoved(&plan));
+        let sent = fs::read_dir(root.join(SENT)).unwrap();
+        let sent: Vec<_> = sent.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(sent, ["same"]);
+        case.write("gone", "new");
+        case.look();
+        let mut next = names(&case.take(NOW, u64::MAX));
+        next.sort();
+        assert_eq!(next, ["file", "gone", "other"]);
+    }
+
+    #[test]
     fn what_cannot_be_moved_is_not_sent_again_unless_it_changes() {
         let mut case = Case::new(&[]);
         case.write("a", "1");
@@ -630,7 +702,9 @@ mod tests {
         case.look();
         assert_eq!(case.outbox.due(NOW), None);
         fs::remove_file(case.place.path().join(SENT)).unwrap();
-        case.look();
+        assert!(case.outbox.has_unmoved(&plan));
+        case.look_since(Instant::now() + MOVES_INTERVAL);
+        assert!(!case.outbox.has_unmoved(&plan));
         assert!(case.place.path().join("sent/a").exists(), "it is moved later");
         case.write("a", "22");
         case.look();
