@@ -34,6 +34,7 @@ const FEATURES: [Feature; 3] = [
             "rm",
             "peers",
             "unfinished",
+            "status",
             "cfdp",
             "tcp",
             "pep",

@@ -26,7 +26,7 @@ pub(super) struct Watch {
     server: String,
     /// Time without a reply after which a warning is due; doubled by each warning.
     patience: Duration,
-    patience_min: Duration,
+    patience_max: Duration,
     /// Whether a peer that does not reply for a while is worth a warning.
     pub(super) is_quick: bool,
     /// Whether receivers never reply.
@@ -56,7 +56,7 @@ impl Watch {
             to,
             server: server(&options.protocol, put, serve),
             patience: options.patience(),
-            patience_min: options.patience(),
+            patience_max: 8 * options.patience(),
             is_quick,
             is_one_way: false,
             is_answered: false,
@@ -121,7 +121,6 @@ impl Watch {
         if received > before.1 {
             self.is_answered = true;
             self.unanswered_since = None;
-            self.patience = self.patience_min;
             if std::mem::take(&mut self.is_warned) {
                 screen.print(format_args!("{} answers now", self.to));
             }
@@ -137,7 +136,7 @@ impl Watch {
         if is_due && !self.is_warned {
             self.is_warned = true;
             screen.print(transfer::silence(self.to, self.patience, &self.server));
-            self.patience *= 2;
+            self.patience = self.patience_max.min(2 * self.patience);
         }
     }
 }

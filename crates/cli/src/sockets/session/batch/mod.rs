@@ -236,7 +236,11 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
                     options with confirmation";
         return Err(crate::Usage(text.to_owned()).into());
     }
-    let sizes = Sizes::new(&job.options);
+    let mut sizes = Sizes::new(&job.options);
+    if outbox.is_some() {
+        // An urgent file shares the link with what is being sent.
+        sizes.window = sizes.window.min(sizes.pack);
+    }
     let set = rt::entropy()?.next_u64();
     let counts = Counts::new(&scan);
     let folder = place.folder().context("a batch keeps its state")?;
