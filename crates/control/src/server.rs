@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use lab::scenario::Scenario;
-use service::http::{Access, Clients, Refusal, ServeError, Times, accept, bind_unix};
+use service::http::{Access, Clients, Refusal, ServeError, Times, accept, bind_unix, runtime};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -58,8 +58,7 @@ impl Server {
     ///
     /// [`ServeError`] names the failed listener, and the remedy.
     pub fn bind(places: &Places) -> Result<Self, ServeError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(system("starting the interface"))?;
+        let runtime = runtime()?;
         let inside = runtime.enter();
         let socket = &places.socket;
         let unix =

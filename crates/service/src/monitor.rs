@@ -14,8 +14,8 @@ use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 
 use crate::http::{
-    Access, Clients, Kind, Metrics, ServeError, Times, accept, remove_socket, replace_unix,
-    with_fallbacks,
+    Access, Clients, Kind, Metrics, ServeError, Times, accept, not_started, remove_socket,
+    replace_unix, runtime, with_fallbacks,
 };
 
 /// Bounds on clients of the socket.
@@ -56,16 +56,33 @@ pub struct Status {
     pub waiting: Vec<Waiting>,
     /// Transfers under way.
     pub transfers: Vec<Transfer>,
-    /// Files delivered since the start.
-    pub delivered_files: u64,
-    /// Bytes delivered since the start.
-    pub delivered_bytes: u64,
-    /// Transfers that failed since the start.
-    pub failed: u64,
     /// Bits per second of the last seconds.
     pub rate_bps: f64,
+    /// Deliveries and failures.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// Deliveries and failures since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tally {
+    /// Files delivered.
+    pub delivered_files: u64,
+    /// Bytes delivered.
+    pub delivered_bytes: u64,
+    /// Failed transfers.
+    pub failed: u64,
     /// The last failure.
     pub last_error: Option<Note>,
+}
+
+impl Tally {
+    /// Notes a failure.
+    pub fn fail(&mut self, text: impl Into<String>) {
+        self.failed += 1;
+        self.last_error = Some(Note::new(text));
+    }
 }
 
 /// Files of a class that wait.
@@ -177,9 +194,9 @@ impl Status {
     fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::new("slowlight");
         for (name, help, value) in [
-            ("delivered_files", "Files delivered since the start", self.delivered_files),
-            ("delivered_bytes", "Bytes delivered since the start", self.delivered_bytes),
-            ("failed_transfers", "Transfers that failed since the start", self.failed),
+            ("delivered_files", "Files delivered since the start", self.tally.delivered_files),
+            ("delivered_bytes", "Bytes delivered since the start", self.tally.delivered_bytes),
+            ("failed_transfers", "Transfers that failed since the start", self.tally.failed),
         ] {
             metrics.add(Kind::Counter, name, help, value);
         }
@@ -317,15 +334,13 @@ fn lock(shared: &Mutex<Status>) -> MutexGuard<'_, Status> {
 
 /// Serves the state in a thread of its own, until the process ends.
 fn serve(path: &Path, shared: Arc<Mutex<Status>>) -> Result<(), ServeError> {
-    let starting = |error| ServeError::System { what: "starting the interface".into(), error };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(starting)?;
+    let runtime = runtime()?;
     let inside = runtime.enter();
     let listener = replace_unix(path, Access { mode: 0o660, group: None })?;
     drop(inside);
     let router = router(shared);
     let run = move || runtime.block_on(accept(listener, router, CLIENTS));
-    thread::Builder::new().name("monitor".to_owned()).spawn(run).map_err(starting)?;
+    thread::Builder::new().name("monitor".to_owned()).spawn(run).map_err(not_started)?;
     Ok(())
 }
 
@@ -348,7 +363,8 @@ mod tests {
             Waiting { class: "urgent".into(), files: 1, bytes: 10 },
             Waiting { class: "others".into(), files: 2, bytes: 20 },
         ];
-        Status { waiting, delivered_files: 3, is_answered: Some(true), ..status }
+        let tally = Tally { delivered_files: 3, ..Tally::default() };
+        Status { waiting, tally, is_answered: Some(true), ..status }
     }
 
     #[test]
@@ -357,9 +373,9 @@ mod tests {
         let folder = place.path().join("running");
         assert_eq!(Status::read_all(&folder).unwrap(), []);
         let mut monitor = Monitor::begin(status(), Some(&folder), None).unwrap();
-        monitor.report(0, |status| status.failed = 7);
+        monitor.report(0, |status| status.tally.failed = 7);
         let [read] = Status::read_all(&folder).unwrap().try_into().unwrap();
-        assert_eq!((read.failed, read.is_stale(), &*read.role), (7, false, "sender"));
+        assert_eq!((read.tally.failed, read.is_stale(), &*read.role), (7, false, "sender"));
         fs::write(folder.join("torn.json"), "{").unwrap();
         assert_eq!(Status::read_all(&folder).unwrap(), [read]);
         drop(monitor);

@@ -87,6 +87,12 @@ pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
     name.get(..end)
 }
 
+/// Names of the folders that have the entry, from the top.
+pub fn folders_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.filter_map(|(at, _)| name.get(..at))
+}
+
 /// Bytes that are UTF-8 in most cases: text in formats for people, and else a list of numbers.
 mod bytes {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer};

@@ -64,7 +64,7 @@ mod scan;
 mod unpack;
 mod watched;
 
-pub use entry::{Entry, Extent, Kind, Modified};
+pub use entry::{Entry, Extent, Kind, Modified, folders_above};
 pub use error::{Fault, UnpackError};
 pub use existing::{Existing, UnknownPolicy};
 pub use names::{is_pack, pack_name};

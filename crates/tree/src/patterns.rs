@@ -6,6 +6,8 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::entry::folders_above;
+
 /// Patterns of names below a folder.
 ///
 /// A pattern with `/` is compared with the whole name, any other with the last part. `*` stays
@@ -46,9 +48,7 @@ impl Patterns {
     /// Whether a name or a folder above it matches.
     #[must_use]
     pub fn covers(&self, name: &[u8]) -> bool {
-        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let mut above = slashes.filter_map(|(at, _)| name.get(..at));
-        self.matches(name) || above.any(|folder| self.matches(folder))
+        self.matches(name) || folders_above(name).any(|folder| self.matches(folder))
     }
 }
 

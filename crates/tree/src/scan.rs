@@ -1,6 +1,7 @@
 //! Collects the entries below paths of this machine.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -44,6 +45,13 @@ pub struct Skipped {
     pub path: PathBuf,
     /// Why it is not sent.
     pub reason: SkipReason,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display().to_string();
+        write!(f, "left out {}: {}", path.escape_debug(), self.reason)
+    }
 }
 
 /// Reason for which something is not sent.

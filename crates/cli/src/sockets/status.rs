@@ -101,12 +101,12 @@ fn write(out: &mut impl Write, process: &Process) -> io::Result<()> {
         format!("{files} {noun}, {}", show::bytes(bytes as f64))
     };
     row(out, "since", &ago(status.began))?;
-    let failed = match status.failed {
+    let failed = match status.tally.failed {
         0 => String::new(),
         1 => "; 1 failure".to_owned(),
         failed => format!("; {failed} failures"),
     };
-    let done = counted(status.delivered_files, status.delivered_bytes);
+    let done = counted(status.tally.delivered_files, status.tally.delivered_bytes);
     row(out, if role == "sender" { "delivered" } else { "received" }, &format!("{done}{failed}"))?;
     for waiting in &status.waiting {
         let name = if status.waiting.len() == 1 { "" } else { &*waiting.class };
@@ -121,7 +121,7 @@ fn write(out: &mut impl Write, process: &Process) -> io::Result<()> {
         row(out, "transfer", &format!("{name}: {bytes}{}", of.unwrap_or_default()))?;
     }
     row(out, "rate", &show::rate(status.rate_bps))?;
-    if let Some(error) = &status.last_error {
+    if let Some(error) = &status.tally.last_error {
         row(out, "last error", &format!("{}: {}", ago(error.time), error.text.escape_debug()))?;
     }
     Ok(())
@@ -139,7 +139,7 @@ fn ago(date: u64) -> String {
 mod tests {
     use std::path::Path;
 
-    use service::monitor::{Note, Transfer, Waiting};
+    use service::monitor::{Note, Tally, Transfer, Waiting};
 
     use super::*;
 
@@ -160,8 +160,11 @@ mod tests {
             is_answered: Some(false),
             waiting: vec![waiting("urgent"), waiting("others")],
             transfers: vec![transfer],
-            failed: 2,
-            last_error: Some(Note::new("disk full")),
+            tally: Tally {
+                failed: 2,
+                last_error: Some(Note::new("disk full")),
+                ..Tally::default()
+            },
             ..status
         };
         let shown = text(status.clone());

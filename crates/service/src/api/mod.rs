@@ -37,7 +37,9 @@ pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome};
 pub use self::driver::{ApplicationDriver, DriverConfig, DriverError, Observer};
 pub use self::hub::Hub;
 
-use crate::http::{Access, Clients, ServeError, Times, accept, remove_socket, replace_unix};
+use crate::http::{
+    Access, Clients, ServeError, Times, accept, remove_socket, replace_unix, runtime,
+};
 use crate::monitor::tell_systemd;
 use crate::node::Reload;
 
@@ -81,9 +83,7 @@ impl NodeServer {
     ///
     /// Another node has it, or the system refuses.
     pub fn bind(path: &Path, access: Access) -> Result<Self, ServeError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let starting = |error| ServeError::System { what: "starting the interface".into(), error };
-        let runtime = runtime.map_err(starting)?;
+        let runtime = runtime()?;
         let inside = runtime.enter();
         let listener = replace_unix(path, access)?;
         drop(inside);

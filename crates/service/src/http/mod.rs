@@ -98,6 +98,19 @@ pub enum ServeError {
     },
 }
 
+/// Creates a runtime for an interface, which one thread runs.
+///
+/// # Errors
+/// The system refuses.
+pub fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_started)
+}
+
+/// Error of an interface that cannot be started.
+pub(crate) fn not_started(error: io::Error) -> ServeError {
+    ServeError::System { what: "starting the interface".to_owned(), error }
+}
+
 /// Users that may use a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use crossbeam_channel::Receiver;
 use engine::{PathId, Time};
 use ltp::ltpt;
-use service::monitor::{Monitor, Note, Status, Transfer};
+use service::monitor::{Monitor, Status, Tally, Transfer};
 use transport::contract::Feature;
 use transport::door::{self, Door};
 use transport::protocol::{Kind, Protocol};
@@ -285,24 +285,8 @@ struct Server {
     output: Option<Output>,
     /// Reports about this process.
     monitor: Option<Monitor>,
-    received: Received,
+    tally: Tally,
     contact: rt::Contact,
-}
-
-/// Numbers and bytes received since the start.
-#[derive(Debug, Default)]
-struct Received {
-    files: u64,
-    bytes: u64,
-    failed: u64,
-    last_error: Option<Note>,
-}
-
-impl Received {
-    fn fail(&mut self, text: String) {
-        self.failed += 1;
-        self.last_error = Some(Note::new(text));
-    }
 }
 
 /// Progress of a transfer.
@@ -354,7 +338,7 @@ impl Server {
             failure: None,
             output: None,
             monitor: None,
-            received: Received::default(),
+            tally: Tally::default(),
             contact: rt::Contact::Open,
         }
     }
@@ -385,7 +369,7 @@ impl Server {
             let before = self.under_way.get(&report.id).map_or(report.bytes, |it| it.before);
             report.bytes.saturating_sub(before)
         };
-        let moved = self.received.bytes + reports.iter().map(moved).sum::<u64>();
+        let moved = self.tally.delivered_bytes + reports.iter().map(moved).sum::<u64>();
         let transfers = reports.into_iter().map(|report| Transfer {
             id: report.id.to_string(),
             name: report.name,
@@ -396,10 +380,7 @@ impl Server {
         monitor.report(moved, |status| {
             status.pause = contacts::described(now, self.contact);
             status.transfers = transfers.collect();
-            status.delivered_files = self.received.files;
-            status.delivered_bytes = self.received.bytes;
-            status.failed = self.received.failed;
-            status.last_error.clone_from(&self.received.last_error);
+            status.tally.clone_from(&self.tally);
         });
     }
 
@@ -447,7 +428,7 @@ impl Server {
     /// Reports what became of received packs.
     fn report_unpacked(&mut self) {
         for unpacked in self.unpacked.try_iter() {
-            self.received.files += unpacked.files;
+            self.tally.delivered_files += unpacked.files;
             self.screen.print(outcome::unpacked_line(&unpacked));
         }
     }
@@ -569,8 +550,8 @@ impl Server {
         match &ended.result {
             Ok(()) if has_file => {
                 self.screen.print(format_args!("{id}: received {name}: {}", outcome.summary()));
-                self.received.files += u64::from(!tree::is_pack(ended.local_name()));
-                self.received.bytes += measures.moved;
+                self.tally.delivered_files += u64::from(!tree::is_pack(ended.local_name()));
+                self.tally.delivered_bytes += measures.moved;
                 let file = self.service.root.join(ended.local_name());
                 let taken = self.output.as_mut().map(|output| output.take(&file));
                 self.failure = taken.and_then(Result::err);
@@ -581,7 +562,7 @@ impl Server {
                 let status = outcome::status(ended, "file");
                 let text = format!("{id}: {name} failed: {why}{status}");
                 self.screen.print(&text);
-                self.received.fail(text);
+                self.tally.fail(text);
             }
         }
         if self.options.json {
@@ -624,7 +605,7 @@ impl Server {
         let under_way = self.under_way.remove(id);
         let text = format!("{id}: given up: {why}");
         self.screen.print(&text);
-        self.received.fail(text);
+        self.tally.fail(text);
         if self.options.json {
             let outcome = Outcome::given_up(
                 &self.protocol(id),

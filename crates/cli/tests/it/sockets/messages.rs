@@ -12,6 +12,14 @@ const RELIABLE: [&str; 7] = ["cfdp", "cfdp-ltp", "ltp", "ltp-t", "norm", "norm/c
 const SLOW: [&str; 2] = ["--rate", "200 kbit/s"];
 const LONG: usize = 400_000;
 
+/// Place with a long file, and a receiver of one file with its address.
+fn receiving(protocol: &str) -> (Place, Running, String) {
+    let place = Place::new();
+    make(&place.here("file"), LONG);
+    let (receiver, address) = place.recv(protocol, "127.0.0.1:0", &["--once"]);
+    (place, receiver, address)
+}
+
 #[test]
 fn a_peer_that_never_replies_is_reported_while_the_file_is_sent() {
     let place = Place::new();
@@ -41,9 +49,7 @@ fn a_peer_that_never_replies_is_reported_while_the_file_is_sent() {
 #[test]
 fn a_peer_that_stops_replying_is_reported_and_when_it_replies_again() {
     let transfers = RELIABLE.map(|protocol| {
-        let place = Place::new();
-        make(&place.here("file"), LONG);
-        let (receiver, address) = place.recv(protocol, "127.0.0.1:0", &["--once"]);
+        let (place, receiver, address) = receiving(protocol);
         // Nothing passes for 9 s after the first two.
         let relay = Relay::new(&address, |it| (2..11).contains(&it.since.as_secs()));
         let sender = place.send(protocol, "file", &relay.address, &SLOW);
@@ -66,9 +72,7 @@ fn a_peer_that_stops_replying_is_reported_and_when_it_replies_again() {
 #[test]
 fn a_peer_that_replies_in_time_is_not_reported() {
     let transfers = RELIABLE.map(|protocol| {
-        let place = Place::new();
-        make(&place.here("file"), LONG);
-        let (receiver, address) = place.recv(protocol, "127.0.0.1:0", &["--once"]);
+        let (place, receiver, address) = receiving(protocol);
         let sender = place.send(protocol, "file", &address, &SLOW);
         (protocol, place, receiver, sender)
     });

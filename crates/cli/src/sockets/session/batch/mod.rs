@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use cfdp::{Config, PutRequest};
 use engine::{FileName, PathId, Time};
 use serde::Serialize;
-use service::monitor::{Monitor, Note, Status, Transfer};
+use service::monitor::{Monitor, Note, Status, Tally, Transfer};
 use transport::protocol::Kind;
 use transport::quantity::{Rate, Span};
 use transport::{Ended, Event, SendRequest, TransferId, Transport};
@@ -287,7 +287,7 @@ fn is_confirmed(job: &Job<SendBatch>) -> bool {
 /// Prints what cannot be sent.
 pub(crate) fn print_skipped(scan: &Scan, screen: &Screen) {
     for skipped in &scan.skipped {
-        screen.print(format_args!("left out {}: {}", skipped.path.display(), skipped.reason));
+        screen.print(skipped);
     }
 }
 
@@ -429,10 +429,8 @@ struct Client {
     paused: BTreeMap<u32, Time>,
     /// Reports about it.
     monitor: Option<Monitor>,
-    /// Files that were delivered from it, its failures, and the last of them.
-    delivered_files: u64,
-    failures: u64,
-    last_error: Option<Note>,
+    /// Deliveries from it, and failures.
+    tally: Tally,
     /// Time of the end, or until when it is under way.
     ended: Time,
     loss: Option<(f64, f64)>,
@@ -475,9 +473,7 @@ impl Client {
             outbox: None,
             paused: BTreeMap::new(),
             monitor: None,
-            delivered_files: 0,
-            failures: 0,
-            last_error: None,
+            tally: Tally::default(),
             ended: now,
             loss: None,
         }
@@ -544,8 +540,7 @@ impl Client {
     /// Prints and notes a failure.
     fn fail(&mut self, text: String) {
         self.screen.print(&text);
-        self.failures += 1;
-        self.last_error = Some(Note::new(text));
+        self.tally.fail(text);
     }
 
     /// Begins to report about a watched folder.
@@ -578,10 +573,7 @@ impl Client {
             status.pause = self.watch.pause(now);
             status.waiting = outbox.waiting();
             status.transfers = transfers.collect();
-            status.delivered_files = self.delivered_files;
-            status.delivered_bytes = self.delivered;
-            status.failed = self.failures;
-            status.last_error.clone_from(&self.last_error);
+            status.tally = Tally { delivered_bytes: self.delivered, ..self.tally.clone() };
         });
     }
 
@@ -711,7 +703,7 @@ impl Client {
             Ok(Some(messages)) => {
                 for message in messages {
                     self.screen.print(&message);
-                    self.last_error = Some(Note::new(message));
+                    self.tally.last_error = Some(Note::new(message));
                 }
                 self.forget_moved(outbox);
             }
@@ -745,10 +737,7 @@ impl Client {
                     return;
                 }
                 if self.outbox.is_some() {
-                    let plan = self.journal.plan(number);
-                    let bytes = plan.map_or(0, tree::Plan::len);
-                    let pack = UnderWay { number, bytes, sent: 0, confirmed: 0, class: 0 };
-                    self.postpone(now, &pack, &format!("{error:#}"));
+                    self.postpone(now, number, &format!("{error:#}"));
                     return;
                 }
                 self.phase = Phase::Refused(format!("{error:#}"));
@@ -856,7 +845,7 @@ impl Client {
                 }
             }
             Event::Abandoned { id, why } => match self.active.remove(&id) {
-                Some(pack) if self.outbox.is_some() => self.postpone(now, &pack, &why),
+                Some(pack) if self.outbox.is_some() => self.postpone(now, pack.number, &why),
                 Some(_) => self.phase = Phase::Stopped(why),
                 None => {}
             },
@@ -888,8 +877,8 @@ impl Client {
         if self.outbox.is_some() {
             match &ended.result {
                 Ok(()) if ended.is_confirmed => return self.put_away(pack),
-                Ok(()) => self.postpone(now, pack, "the receiver did not confirm it"),
-                Err(why) => self.postpone(now, pack, why),
+                Ok(()) => self.postpone(now, pack.number, "the receiver did not confirm it"),
+                Err(why) => self.postpone(now, pack.number, why),
             }
             return Ok(());
         }
@@ -916,23 +905,21 @@ impl Client {
         self.delivered += pack.bytes;
         self.remove_pack(pack.number);
         self.journal.deliver(pack.number)?;
-        let Some(outbox) = &mut self.outbox else { return Ok(()) };
-        let Some(plan) = self.journal.plan(pack.number) else { return Ok(()) };
-        let moved = outbox.deliver(plan);
-        self.delivered_files += outbox::files(plan).count() as u64;
-        self.screen.print(format_args!("delivered {}", contents(plan)));
-        let is_moved = moved.is_ok();
-        self.print_error(moved);
-        if is_moved {
-            self.journal.remove(pack.number);
+        let Some(mut outbox) = self.outbox.take() else { return Ok(()) };
+        if let Some(plan) = self.journal.plan(pack.number) {
+            self.tally.delivered_files += outbox::files(plan).count() as u64;
+            self.screen.print(format_args!("delivered {}", contents(plan)));
+            let moved = outbox.deliver(plan);
+            self.print_error(moved);
+            self.forget_moved(&outbox);
         }
+        self.outbox = Some(outbox);
         Ok(())
     }
 
     /// Sends a pack again later. A receiver that does not reply may have a part of it; if it
     /// replied, one of the files may be the cause, and all return to the queue.
-    fn postpone(&mut self, now: Time, pack: &UnderWay, why: &str) {
-        let number = pack.number;
+    fn postpone(&mut self, now: Time, number: u32, why: &str) {
         let Some(plan) = self.journal.plan(number) else { return };
         let is_same = plan.entries.iter().all(|entry| refreshed(entry).as_ref() == Some(entry));
         let names = contents(plan);
@@ -941,8 +928,8 @@ impl Client {
             self.remove_pack(number);
         }
         let Some(outbox) = &mut self.outbox else { return };
-        outbox.is_probing = true;
         let pause = if is_kept {
+            outbox.is_probing = true;
             self.paused.insert(number, now + SILENT_PAUSE);
             SILENT_PAUSE
         } else {

@@ -112,14 +112,7 @@ impl Watcher {
     fn look(&mut self, began: Instant) -> Listing {
         let (entries, reports) = match scan(&self.folder, &self.options) {
             Ok(Scan { entries, skipped }) => {
-                let left = |it: &tree::Skipped| {
-                    format!(
-                        "left out {}: {}",
-                        it.path.display().to_string().escape_debug(),
-                        it.reason
-                    )
-                };
-                (entries, skipped.iter().map(left).collect())
+                (entries, skipped.iter().map(ToString::to_string).collect())
             }
             Err(error) => (Vec::new(), vec![format!("the folder cannot be read: {error:#}")]),
         };
@@ -371,8 +364,7 @@ impl Outbox {
         for rank in ranks {
             let Some(entry) = self.queue.remove(&rank) else { continue };
             self.queue_bytes -= len(&entry);
-            let slashes = rank.name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-            for above in slashes.filter_map(|(at, _)| rank.name.get(..at)) {
+            for above in tree::folders_above(&rank.name) {
                 if let Some(folder) = self.folders.get(above) {
                     taken.entry(above.to_vec()).or_insert_with(|| self.addressed(folder.clone()));
                 }
