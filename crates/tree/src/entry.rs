@@ -87,6 +87,11 @@ pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
     name.get(..end)
 }
 
+/// Whether a name is the folder's or below it.
+pub(crate) fn is_below(name: &[u8], folder: &[u8]) -> bool {
+    name.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
 /// Names of the folders that have the entry, from the top.
 pub fn folders_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{END, padded};
-use crate::entry::{Entry, Kind, order, parent};
+use crate::entry::{Entry, Kind, is_below, order, parent};
 use crate::header;
 
 /// Content of one pack.
@@ -69,11 +69,6 @@ pub fn plan(mut entries: Vec<Entry>, bytes_max: u64) -> Vec<Plan> {
     }
     plans.extend(open.close());
     plans
-}
-
-/// Whether a name is the folder's or below it.
-fn is_below(name: &[u8], folder: &[u8]) -> bool {
-    name.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// Pack that is being filled.

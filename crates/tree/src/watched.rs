@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use crate::entry::{Entry, Kind, parent};
+use crate::entry::{Entry, Kind, is_below, parent};
 use crate::names::{as_path, numbered};
 
 /// Since when the files of a folder have not changed.
@@ -26,10 +26,7 @@ impl Settling {
         // The content of a folder comes first.
         for entry in entries.into_iter().rev() {
             if entry.kind == Kind::Directory {
-                let is_needed = settled.last().is_some_and(|last| {
-                    last.name.strip_prefix(&*entry.name).is_some_and(|rest| rest.starts_with(b"/"))
-                });
-                if is_needed {
+                if settled.last().is_some_and(|last| is_below(&last.name, &entry.name)) {
                     settled.push(entry);
                 }
                 continue;
