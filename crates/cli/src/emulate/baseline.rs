@@ -31,6 +31,8 @@ const MEMORY: u64 = 1 << 30;
 const PACKET: usize = 1_000;
 const LINE_BPS: u64 = 100_000_000;
 const GAP: Duration = Duration::from_micros(400);
+/// Measurements of a rate, each twice as long, until one finds any.
+const ATTEMPTS: u32 = 5;
 
 /// Options of `emu baseline`.
 #[derive(Debug, clap::Args)]
@@ -189,20 +191,40 @@ impl Baseline {
 
 impl Figures {
     fn measure(between: &str, near: &Host, far: &Host, time: Duration) -> anyhow::Result<Self> {
-        let flood = |batches: bool| -> anyhow::Result<f64> {
+        let flood = |batches: bool| {
             let how = if batches { "in batches" } else { "one by one" };
             print(&format!("datagrams {how} over {between}"))?;
-            let load = Load { datagram: DATAGRAM, batches, time };
-            Ok(measure::flood(near, far, &load)?.per_second())
+            measured(time, |time| {
+                let load = Load { datagram: DATAGRAM, batches, time };
+                Ok(measure::flood(near, far, &load)?.per_second())
+            })
         };
         let (batched_datagrams_s, single_datagrams_s) = (flood(true)?, flood(false)?);
         print(&format!("TCP over {between}"))?;
-        let stream = measure::stream(near, far, time, None)?;
-        if !stream.intact {
-            return Err(anyhow!("{between} did not carry what was sent"));
-        }
-        Ok(Self { batched_datagrams_s, single_datagrams_s, tcp_bps: stream.bps() })
+        let tcp_bps = measured(time, |time| {
+            let stream = measure::stream(near, far, time, None)?;
+            if !stream.intact {
+                return Err(anyhow!("{between} did not carry what was sent"));
+            }
+            Ok(stream.bps())
+        })?;
+        Ok(Self { batched_datagrams_s, single_datagrams_s, tcp_bps })
     }
+}
+
+/// Measures a rate, and again for twice the time while none was found: on a busy machine the
+/// receiver may run only after everything was sent.
+fn measured(
+    time: Duration,
+    mut measure: impl FnMut(Duration) -> anyhow::Result<f64>,
+) -> anyhow::Result<f64> {
+    for double in 0..ATTEMPTS {
+        let rate = measure(time.saturating_mul(1 << double))?;
+        if rate > 0.0 {
+            return Ok(rate);
+        }
+    }
+    Err(anyhow!("this machine is too busy to be measured; stop other programs and repeat"))
 }
 
 fn ends(world: &World) -> anyhow::Result<[&Host; 2]> {
@@ -214,4 +236,29 @@ fn ends(world: &World) -> anyhow::Result<[&Host; 2]> {
 
 fn print(what: &str) -> io::Result<()> {
     writeln!(io::stderr(), "measuring: {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_measured_for_longer_until_there_is_one() {
+        let second = Duration::from_secs(1);
+        let mut times = Vec::new();
+        let rate = measured(second, |time| {
+            times.push(time.as_secs());
+            Ok(if times.len() < 3 { 0.0 } else { 7.0 })
+        });
+        assert_eq!(rate.ok(), Some(7.0));
+        assert_eq!(times, [1, 2, 4]);
+
+        let mut attempts = 0;
+        let busy = measured(second, |_| {
+            attempts += 1;
+            Ok(0.0)
+        });
+        assert!(busy.is_err_and(|error| error.to_string().contains("too busy")));
+        assert_eq!(attempts, ATTEMPTS);
+    }
 }
