@@ -99,7 +99,7 @@ pub fn folders_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Bytes that are UTF-8 in most cases: text in formats for people, and else a list of numbers.
-mod bytes {
+pub(crate) mod bytes {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
 
     #[derive(Deserialize)]
@@ -109,14 +109,14 @@ mod bytes {
         Bytes(Vec<u8>),
     }
 
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
         match str::from_utf8(bytes) {
             Ok(text) => to.serialize_str(text),
             Err(_) => bytes.serialize(to),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
         Ok(match Form::deserialize(from)? {
             Form::Text(text) => text.into_bytes(),
             Form::Bytes(bytes) => bytes,

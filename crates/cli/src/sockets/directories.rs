@@ -30,9 +30,9 @@ pub(crate) struct FetchOptions {
 
 /// Options of a server.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = scope::SARATOGA)]
+#[command(next_help_heading = scope::SARATOGA_BESIDE_OTHERS)]
 pub(crate) struct ServeOptions {
-    /// Let peers fetch files and list directories
+    /// Let peers fetch files and list directories, for `get`, `ls` and `send --checksum`
     #[arg(long)]
     serve: bool,
 

@@ -18,6 +18,7 @@ pub(crate) const LTP_T: &str = "LTP-T";
 pub(crate) const NORM: &str = "NORM";
 pub(crate) const NORM_AND_SARATOGA: &str = "NORM and Saratoga";
 pub(crate) const SARATOGA: &str = "Saratoga";
+pub(crate) const SARATOGA_BESIDE_OTHERS: &str = "Saratoga, also without --protocol";
 
 /// Protocols that take the options under a heading.
 struct Scope {
@@ -27,6 +28,8 @@ struct Scope {
     /// One of them.
     example: &'static str,
     is_taken_by: fn(Kind) -> bool,
+    /// Whether a receiver of several protocols takes them for that one.
+    goes_beside_others: bool,
 }
 
 const fn scope(
@@ -35,7 +38,7 @@ const fn scope(
     example: &'static str,
     is_taken_by: fn(Kind) -> bool,
 ) -> Scope {
-    Scope { heading, title, example, is_taken_by }
+    Scope { heading, title, example, is_taken_by, goes_beside_others: false }
 }
 
 const SCOPES: &[Scope] = &[
@@ -49,6 +52,10 @@ const SCOPES: &[Scope] = &[
         kind.has(Feature::Groups) || kind.has(Feature::Directories)
     }),
     scope(SARATOGA, SARATOGA, "saratoga", |kind| kind.has(Feature::Directories)),
+    Scope {
+        goes_beside_others: true,
+        ..scope(SARATOGA_BESIDE_OTHERS, SARATOGA, "saratoga", |kind| kind.has(Feature::Directories))
+    },
 ];
 
 /// Options that another protocol has under another name.
@@ -81,7 +88,7 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), Usage
             Some(protocol) if is_given && !(scope.is_taken_by)(protocol.kind) => {
                 return Err(Usage(refusal(name, scope.title, protocol)));
             }
-            None if is_given => {
+            None if is_given && !scope.goes_beside_others => {
                 let Scope { title, example, .. } = scope;
                 let remedy = format!("give the protocol, e.g. --protocol {example}");
                 return Err(Usage(format!("--{name} is for {title}; {remedy}")));
@@ -126,8 +133,8 @@ mod tests {
                 "--serve is for Saratoga, not for cfdp",
             ),
             (
-                "slowlight recv --root r --serve",
-                "--serve is for Saratoga; give the protocol, e.g. --protocol saratoga",
+                "slowlight recv --root r --beacon 2s",
+                "--beacon is for Saratoga; give the protocol, e.g. --protocol saratoga",
             ),
             ("slowlight recv --root r --group 224.1.2.3", "--group is for NORM and Saratoga; give"),
             ("slowlight recv --root r --peer 3=a:1", "--peer is for CFDP and LTP; give"),
@@ -142,6 +149,7 @@ mod tests {
             "slowlight send f a",
             "slowlight send f --node s",
             "slowlight recv --root r",
+            "slowlight recv --root r --serve --allow-delete",
             "slowlight recv --root r --node s",
             "slowlight send f a:1 --protocol norm/cc --command x",
             "slowlight recv --listen a:1 --root r --protocol ltp --peer 3=a:1",

@@ -52,6 +52,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     batch: BatchOptions,
 
+    /// Send only what the receiver does not have with the same content, mode and time
+    ///
+    /// It lists what it has, with digests: one round trip. It has to run with --serve, and receive
+    /// Saratoga.
+    #[arg(long, conflicts_with_all = ["watch", "node", "via"], help_heading = scope::FOLDERS)]
+    checksum: bool,
+
     #[command(flatten)]
     watch: WatchOptions,
 
@@ -144,6 +151,11 @@ impl Args {
         Ok(protocol)
     }
 
+    /// Whether a single file is sent like a folder.
+    fn is_batch(&self) -> bool {
+        self.batch.is_wanted() || self.watch.watch || self.checksum
+    }
+
     fn remote_entity(&self) -> u64 {
         self.remote_entity.unwrap_or(REMOTE_ENTITY)
     }
@@ -221,6 +233,7 @@ impl Args {
             groups: self.groups,
             batch: self.batch,
             watch: self.watch,
+            compares: self.checksum,
             packs: Arc::default(),
             put: None,
         };
@@ -249,7 +262,7 @@ pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
             let copy = copy_of_input(args.remote.as_deref())?;
             session::run(args.file_job(copy.path(), address).map_err(transfer::usage)?)
         }
-        [path] if !args.batch.is_wanted() && !args.watch.watch && !path.is_dir() => {
+        [path] if !args.is_batch() && !path.is_dir() => {
             session::run(args.file_job(path, address).map_err(transfer::usage)?)
         }
         _ => session::run_batch(args.batch_job(paths, address).map_err(transfer::usage)?),

@@ -31,6 +31,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("sudo install", "it changes the machine"),
     ("sudo mkdir", "it changes the machine"),
     ("slowlight recv --once --stdout", "tests of `sockets::folders` run it"),
+    ("slowlight recv --serve --root inbox", "tests of `sockets::folders` run it"),
     ("nft add rule inet filter input", "it changes the machine's packet filter"),
     ("slowlight link --link cislunar --uplink", "it needs the Internet"),
     ("slowlight link --rate \"8 Mbit/s\" --delay \"300 ms\"", "its pings have no end"),

@@ -1,7 +1,7 @@
 //! Storage effects on a real file system, carried out in the calling thread.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, BufWriter, Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ use super::system::{reason, sync_directory};
 
 /// Temporary file in which a copy is assembled before it replaces a file.
 const WORKING: &str = "copy.tmp";
+/// Temporary file with a list, which has no name while it is read.
+const LIST: &str = "list.tmp";
 
 /// Properties of an opened file.
 #[derive(Clone, Copy, Debug)]
@@ -207,6 +209,30 @@ impl Disk {
     pub(super) fn is_unpacked(&self, to: &FileName) -> bool {
         let unpacks = self.unpacker.as_ref().is_some_and(|unpacker| !unpacker.keeps_packs);
         unpacks && to.area() == Area::Files && tree::is_pack(to.path())
+    }
+
+    /// Whether a file of this name is the list of what is below another name: for stores that
+    /// unpack, which may have what a sender would send.
+    pub(super) fn is_listed(&self, name: &FileName, mode: OpenMode) -> bool {
+        let is_read = name.area() == Area::Files && mode == OpenMode::Read;
+        is_read && self.unpacker.is_some() && tree::listed(name.path()).is_some()
+    }
+
+    /// Lists what is below the name that a list is about.
+    pub(super) fn list_below(&self, name: &FileName) -> Result<(File, Found), EffectError> {
+        let (Some(unpacker), Some(listed)) = (&self.unpacker, tree::listed(name.path())) else {
+            return Err(EffectError::NotFound);
+        };
+        let list = || {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create(true).truncate(true);
+            let file = self.spool.open_with(LIST, options)?.into_std();
+            self.spool.remove_file(LIST)?;
+            tree::write_list(&self.files, listed, unpacker.umask(), &mut BufWriter::new(&file))?;
+            let len = file.metadata()?.len();
+            Ok((file, Found { len, modified: None, state: None }))
+        };
+        list().map_err(|error: io::Error| reason(&error))
     }
 
     /// Unpacks a complete working file below the root, and removes it. After a crash at any time

@@ -236,6 +236,7 @@ impl FileStore {
         let (syncs, to_sync) = unbounded();
         let (computations, to_compute) = unbounded();
         let (packs, to_unpack) = unbounded();
+        let (lists, to_list) = unbounded();
         let mut workers = Vec::new();
         let mut threads = Vec::new();
         for number in 0..=config.threads.max(1) {
@@ -245,6 +246,7 @@ impl FileStore {
                 syncs: syncs.clone(),
                 computations: computations.clone(),
                 packs: packs.clone(),
+                lists: lists.clone(),
             };
             let work = move || worker::run(&disk, &queue, &others);
             threads.push(spawn(format!("files-{number}"), work).map_err(state_error)?);
@@ -253,7 +255,11 @@ impl FileStore {
         drop(syncs);
         drop(computations);
         drop(packs);
+        drop(lists);
         if disk.unpacker.is_some() {
+            let disk_to_list = Arc::clone(&disk);
+            let work = move || worker::list(&disk_to_list, &to_list);
+            threads.push(spawn("lists".to_owned(), work).map_err(state_error)?);
             let disk = Arc::clone(&disk);
             let work = move || worker::unpack(&disk, &to_unpack);
             threads.push(spawn("packs".to_owned(), work).map_err(state_error)?);

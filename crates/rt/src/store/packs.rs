@@ -76,6 +76,11 @@ impl Unpacker {
         self.tree.existing
     }
 
+    /// Permissions that no file gets.
+    pub(super) fn umask(&self) -> u32 {
+        self.tree.umask
+    }
+
     /// Unpacks an archive and reports what became of its entries.
     ///
     /// # Errors

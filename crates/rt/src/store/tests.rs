@@ -649,3 +649,32 @@ fn a_pack_is_read_from_its_files_and_unpacked() {
     let read = StoreEffect::Read { ticket: Ticket(4), file, offset: 0, len: len as usize };
     assert_eq!(execute(&mut store, read).unwrap().1, Err(EffectError::Changed));
 }
+
+#[test]
+fn lists_of_what_is_there_are_read_like_files() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    std::fs::create_dir(root.join("f")).unwrap();
+    std::fs::write(root.join("f/file"), [7; 5000]).unwrap();
+    // A received file cannot pretend to be one.
+    std::fs::write(root.join(tree::list_name("f")), "a forged list").unwrap();
+    let (mut store, _reports) = receiving(root, Existing::Rename);
+    let read = |store: &mut FileStore, name: &str| {
+        let opened = open(store, &tree::list_name(name), OpenMode::Read);
+        let Ok(Completion::Opened { file, len, .. }) = opened else { panic!("{opened:?}") };
+        let read = StoreEffect::Read { ticket: Ticket(2), file, offset: 0, len: len as usize };
+        let Ok(Completion::Read(list)) = execute(store, read).unwrap().1 else { panic!() };
+        execute(store, StoreEffect::Close { file });
+        String::from_utf8(list.to_vec()).unwrap()
+    };
+    assert_eq!(read(&mut store, "f").lines().count(), 3);
+    assert!(read(&mut store, "f").contains("\"file\""));
+    assert_eq!(read(&mut store, "missing").lines().count(), 1);
+    assert!(!root.join(".slowlight/spool/list.tmp").exists());
+
+    // A store that does not unpack has no lists.
+    drop(store);
+    let mut plain = open_store(StoreConfig::new(root));
+    let opened = open(&mut plain, &tree::list_name("missing"), OpenMode::Read);
+    assert_eq!(opened, Err(EffectError::NotFound));
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
@@ -31,6 +31,29 @@ pub(super) struct Job {
 struct Opened {
     content: Content,
     name: FileName,
+}
+
+/// Open files of one thread, to which the thread that makes lists adds others.
+#[derive(Default)]
+struct Files(Mutex<BTreeMap<FileId, Arc<Opened>>>);
+
+impl Files {
+    fn get(&self, file: FileId) -> Option<Arc<Opened>> {
+        self.lock().get(&file).cloned()
+    }
+
+    fn insert(&self, file: FileId, opened: Opened) {
+        self.lock().insert(file, Arc::new(opened));
+    }
+
+    fn remove(&self, file: FileId) {
+        self.lock().remove(&file);
+    }
+
+    /// Each change is one operation, so a panic elsewhere leaves the map whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<FileId, Arc<Opened>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Content of an open file.
@@ -96,11 +119,21 @@ pub(super) struct Unpacking {
     answers: Arc<Answers>,
 }
 
+/// A list of what is below a name, which is opened as a file.
+pub(super) struct Listing {
+    ticket: Ticket,
+    file: FileId,
+    name: FileName,
+    files: Arc<Files>,
+    answers: Arc<Answers>,
+}
+
 /// Queues of the threads that take what takes long.
 pub(super) struct Others {
     pub(super) syncs: Sender<Sync>,
     pub(super) computations: Sender<Computation>,
     pub(super) packs: Sender<Unpacking>,
+    pub(super) lists: Sender<Listing>,
 }
 
 /// A completed effect.
@@ -138,7 +171,7 @@ impl Answers {
 /// Carries out effects in order until the queue is closed. Other threads sync files and compute,
 /// because that can take as long as many writes.
 pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
-    let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
+    let mut worker = Worker { disk, files: Arc::default(), buffers: VecDeque::new() };
     let mut reported = None;
     let mut next = None;
     loop {
@@ -152,14 +185,13 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
         if let StoreEffect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
         {
-            let file = Arc::clone(file);
             let _ = others.syncs.send(Sync { ticket, file, answers: job.answers });
             continue;
         }
         if let StoreEffect::Work { ticket, file, work } = &job.effect
             && let Ok(file) = worker.file(*file)
         {
-            let (ticket, work, file) = (*ticket, work.clone(), Arc::clone(file));
+            let (ticket, work) = (*ticket, work.clone());
             let computation = Computation { ticket, work, file, answers: job.answers };
             let _ = others.computations.send(computation);
             continue;
@@ -170,6 +202,13 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
         {
             let (ticket, from, to) = (*ticket, from.clone(), to.clone());
             let _ = others.packs.send(Unpacking { ticket, from, to, answers: job.answers });
+            continue;
+        }
+        if let StoreEffect::Open { ticket, name, mode } = &job.effect
+            && let Some(file) = job.opens.filter(|_| disk.is_listed(name, *mode))
+        {
+            let (ticket, name, files) = (*ticket, name.clone(), Arc::clone(&worker.files));
+            let _ = others.lists.send(Listing { ticket, file, name, files, answers: job.answers });
             continue;
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
@@ -266,6 +305,22 @@ pub(super) fn unpack(disk: &Disk, queue: &Receiver<Unpacking>) {
     }
 }
 
+/// Makes lists until the queue is closed.
+pub(super) fn list(disk: &Disk, queue: &Receiver<Listing>) {
+    for Listing { ticket, file, name, files, answers } in queue {
+        let listed = disk.list_below(&name);
+        if let Err(error) = &listed {
+            tracing::warn!("cannot list what is there for {:?}: {error}", name.path());
+        }
+        let answer = listed.map(|(content, found)| {
+            files.insert(file, Opened { content: Content::File(content, found), name });
+            Completion::Opened { file, len: found.len, modified: found.modified }
+        });
+        let failed_to_open = answer.is_err().then_some(file);
+        answers.give(Done { ticket, answer, size: 0, failed_to_open });
+    }
+}
+
 /// The bytes of an open file.
 struct OpenFile<'a>(&'a Content);
 
@@ -281,7 +336,7 @@ impl FileBytes for OpenFile<'_> {
 
 struct Worker<'a> {
     disk: &'a Disk,
-    files: BTreeMap<FileId, Arc<Opened>>,
+    files: Arc<Files>,
     /// Recent read buffers. An unused one is reused, because touching new memory costs more than
     /// the reading.
     buffers: VecDeque<Bytes>,
@@ -304,7 +359,7 @@ impl Worker<'_> {
                 self.file(file).map(|_| Completion::Done)
             }
             StoreEffect::Close { file } => {
-                self.files.remove(&file);
+                self.files.remove(file);
                 return None;
             }
             StoreEffect::Filestore { request, .. } => self.disk.filestore(&request),
@@ -326,8 +381,9 @@ impl Worker<'_> {
             }
             StoreEffect::Write { .. } => Some("write received data".to_owned()),
             StoreEffect::Read { file, .. } => {
-                let file = self.files.get(file).map(|opened| opened.name.path());
-                Some(format!("read {:?}", file.unwrap_or_default()))
+                let file = self.files.get(*file);
+                let name = file.as_ref().map_or("", |opened| opened.name.path());
+                Some(format!("read {name:?}"))
             }
             StoreEffect::Open { .. }
             | StoreEffect::Sync { .. }
@@ -349,13 +405,13 @@ impl Worker<'_> {
                 (Content::File(opened, found), found.len, found.modified)
             }
         };
-        self.files.insert(file, Arc::new(Opened { content, name }));
+        self.files.insert(file, Opened { content, name });
         Ok(Completion::Opened { file, len, modified })
     }
 
-    fn file(&self, file: FileId) -> Result<&Arc<Opened>, EffectError> {
+    fn file(&self, file: FileId) -> Result<Arc<Opened>, EffectError> {
         let not_open = || EffectError::Failed("the file is not open".into());
-        self.files.get(&file).ok_or_else(not_open)
+        self.files.get(file).ok_or_else(not_open)
     }
 
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Answer {

@@ -291,8 +291,13 @@ impl Unpacker {
     }
 
     fn mode(&self, member: &Member) -> u32 {
-        member.mode & 0o777 & !self.umask
+        granted(member.mode, self.umask)
     }
+}
+
+/// Permissions that a file with these gets where a umask takes some.
+pub(crate) fn granted(mode: u32, umask: u32) -> u32 {
+    mode & 0o777 & !umask
 }
 
 /// Working folder of one archive; removed when dropped.

@@ -24,7 +24,7 @@ pub(crate) struct CfdpOptions {
 
     /// File checksum: modular, proximity1, crc32c, crc32 or null [default: crc32c]
     #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
-    checksum: Option<ChecksumType>,
+    checksum_type: Option<ChecksumType>,
 
     /// Time to stay after the end, to repeat a lost last acknowledgment [default: 1.5 s; none if
     /// --delay is above 250 ms]
@@ -75,11 +75,11 @@ impl CfdpOptions {
 
     /// Request without names, by this protocol to entity `remote`, for an entity with these settings.
     pub(super) fn request(&self, kind: Kind, remote: u64, config: &Config) -> PutRequest {
-        let Self { class, checksum, request, linger: _ } = self;
+        let Self { class, checksum_type, request, linger: _ } = self;
         PutRequest {
             destination: remote,
             mode: Some(class.map_or_else(|| mode(kind, config, remote), mode_of)),
-            checksum: *checksum,
+            checksum: *checksum_type,
             messages: request.message.clone(),
             filestore_requests: request.filestore.clone(),
             fault_handlers: request.fault.clone(),

@@ -144,10 +144,10 @@ impl Watch {
 /// Command that has to run at the peer, and where, after its opening backtick.
 fn server(protocol: &Protocol, put: Option<&PutRequest>, serve: &str) -> String {
     let number = put.map(|put| format!(" as entity {}", put.destination)).unwrap_or_default();
-    let or_any = if door::takes(protocol.kind) && serve.is_empty() {
-        " (or `recv` without --protocol)"
+    let or_any = if door::takes(protocol.kind) {
+        format!(" (or `recv{serve}` without --protocol)")
     } else {
-        ""
+        String::new()
     };
     format!("recv --protocol {protocol}{serve}`{or_any} running there{number}")
 }

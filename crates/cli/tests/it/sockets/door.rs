@@ -146,7 +146,10 @@ fn options_of_one_protocol_need_it() {
     let (file, root) = (place.here("file"), place.root(""));
     let (file, root) = (file.to_str().unwrap(), root.to_str().unwrap());
     for (arguments, why) in [
-        (vec!["recv", "--root", root, "--serve"], "--serve is for Saratoga; give the protocol"),
+        (
+            vec!["recv", "--root", root, "--beacon", "2s"],
+            "--beacon is for Saratoga; give the protocol",
+        ),
         (
             vec!["recv", "--root", root, "--mib", "m"],
             "--mib is for one protocol; give the protocol",

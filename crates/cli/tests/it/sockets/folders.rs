@@ -303,3 +303,49 @@ fn received_files_go_to_standard_output() {
     assert_eq!(ended.code, Some(0), "{}", ended.message);
     assert!(ended.out == "some notes\n".repeat(1000));
 }
+
+#[test]
+fn only_what_differs_is_sent_to_a_receiver_that_lists() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let extra = place.here("extra");
+    make(&extra, 500);
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve", "--existing", "replace"]);
+    for (round, protocol) in ["cfdp", "ltp", "norm/coded", "saratoga"].into_iter().enumerate() {
+        let checked = |more: &[&str]| {
+            let more = [&["--checksum"], more].concat();
+            send(&place, protocol, &[&photos, &extra], &address, &more)
+        };
+        // The same length and time, but another content.
+        let changed = photos.join("raw/large");
+        let before = changed.metadata().unwrap().modified().unwrap();
+        let file = File::options().write(true).open(&changed).unwrap();
+        file.write_all_at(format!("{protocol} differs").as_bytes(), 700_000).unwrap();
+        file.set_times(FileTimes::new().set_modified(before)).unwrap();
+
+        let first = delivered(checked(&[]));
+        let whole = (first["files"].as_u64().unwrap(), first["there_files"].as_u64().unwrap());
+        assert_eq!(whole, if round == 0 { (9, 0) } else { (1, 8) }, "{protocol}: {first}");
+        let second = delivered(checked(&[]));
+        let rest = (second["files"].as_u64().unwrap(), second["there_files"].as_u64().unwrap());
+        assert_eq!(rest, (0, 9), "{protocol}: {second}");
+        assert_eq!(tree(&place.root("photos")), tree(&photos), "{protocol}");
+    }
+    fs::remove_file(place.root("photos/b.jpg")).unwrap();
+    let mut dry = program(&["send", "--checksum", "--dry-run"]);
+    dry.args([&photos, &extra]).arg(&address);
+    let dry = Running::of(dry).end();
+    assert_eq!(dry.code, Some(0), "{}", dry.message);
+    assert!(dry.out.contains("photos/b.jpg") && !dry.out.contains("raw/c"), "{}", dry.out);
+}
+
+#[test]
+fn a_receiver_that_does_not_serve_gives_no_list() {
+    let place = Place::new();
+    let (_receiver, address) = place.recv_any(LISTEN, &[]);
+    let photos = photos(&place.here(""));
+    let sender = send(&place, "ltp", &[&photos], &address, &["--checksum"]).end();
+    assert_eq!(sender.code, Some(1), "{}", sender.message);
+    assert!(sender.message.contains("it needs `recv --serve`"), "{}", sender.message);
+    assert_eq!(tree(&place.root("")).len(), 0);
+}

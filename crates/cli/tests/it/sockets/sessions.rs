@@ -336,7 +336,7 @@ fn usage_errors_exit_with_2() {
     let (ls, rm) = (["ls", &address, "--protocol"], ["rm", &address, "file", "--protocol"]);
     let cases: &[(&[&str], &[&str], &str)] = &[
         (&send, &["saratoga", "--class", "1"], "--class is for CFDP"),
-        (&send, &["ltp", "--checksum", "crc32"], "--checksum is for CFDP"),
+        (&send, &["ltp", "--checksum-type", "crc32"], "--checksum-type is for CFDP"),
         (&send, &["ltp", "--linger", "1 s"], "--linger is for CFDP"),
         (&send, &["saratoga", "--preserve", "--give"], "--give is for one file"),
         (&send, &["saratoga", "--message", "x"], "is for CFDP"),

@@ -4,6 +4,7 @@
 //! not stored here; it is read from the files that it holds.
 
 mod journal;
+mod lists;
 mod outbox;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -96,6 +97,8 @@ pub(crate) struct SendBatch {
     pub(crate) groups: groups::SendOptions,
     pub(crate) batch: BatchOptions,
     pub(crate) watch: WatchOptions,
+    /// Whether what the receiver has is left out.
+    pub(crate) compares: bool,
     pub(crate) packs: Arc<rt::Packs>,
     /// The request to a CFDP entity, without names, if there is one.
     pub(crate) put: Option<PutRequest>,
@@ -221,10 +224,20 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         Some(outbox) => outbox.scan(),
         None => job.wish.scan(),
     };
-    let scan = scan.map_err(transfer::usage)?;
+    let mut scan = scan.map_err(transfer::usage)?;
     let screen = Screen::new(job.options.json);
     if outbox.is_none() {
         print_skipped(&scan, &screen);
+    }
+    let mut there = Counts::default();
+    if job.wish.compares && job.ends.group.is_some() {
+        screen.print("groups list nothing: everything is sent");
+    } else if job.wish.compares {
+        let Some(found) = lists::leave_out(&job, &mut scan, &screen)? else {
+            return Ok(Exit::Failed.into());
+        };
+        there = found;
+        screen.print(format_args!("there already: {there}"));
     }
     if job.wish.batch.dry_run {
         return list(&scan);
@@ -250,6 +263,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         None => Journal::open(folder, scan.entries, sizes.pack, set)?,
     };
     let mut client = Client::new(job, &runner, screen, journal, counts, sizes);
+    client.there = there;
     if let Some(outbox) = outbox {
         client.monitor = Some(client.monitor(&outbox)?);
         client.outbox = Some(outbox);
@@ -407,6 +421,8 @@ struct Client {
     journal: Journal,
     sizes: Sizes,
     counts: Counts,
+    /// Files and folders that were left out, because the receiver has them.
+    there: Counts,
     phase: Phase,
     timeout: Option<Time>,
     /// Numbers of the packs to send, in order.
@@ -461,6 +477,7 @@ impl Client {
             journal,
             sizes,
             counts,
+            there: Counts::default(),
             phase: Phase::Loading,
             waiting,
             active: BTreeMap::new(),
@@ -1055,6 +1072,8 @@ impl Client {
                 role: "sender",
                 peer: self.job.ends.peer_address().map(|address| address.to_string()),
                 counts: self.counts,
+                there_files: self.there.files,
+                there_bytes: self.there.bytes,
                 delivered_before_files: self.journal.earlier.files,
                 delivered_before_bytes: self.journal.earlier.bytes,
                 archive_bytes: self.delivered,
@@ -1109,6 +1128,9 @@ struct Summary {
     peer: Option<String>,
     #[serde(flatten)]
     counts: Counts,
+    /// Files, and their bytes, that the receiver listed as there (`--checksum`).
+    there_files: u64,
+    there_bytes: u64,
     /// Files, and their bytes, that earlier runs delivered.
     delivered_before_files: u64,
     delivered_before_bytes: u64,
