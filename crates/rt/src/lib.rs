@@ -55,6 +55,9 @@ pub use priority::{hurry, hurry_links};
 pub use schedule::{Contact, Schedule, Zero};
 pub use secret::warn_of_readers;
 pub use socket::{Buffers, ReceiveBuffers, Refusal, Sent, Socket};
-pub use store::{Access, FileStore, Packs, RecordsIn, StoreConfig, StoreError, Unpack, free_bytes};
+pub use store::{
+    Access, FileStore, Packs, Reader, RecordsIn, Source, StoreConfig, StoreError, Unpack,
+    free_bytes,
+};
 pub use tun_driver::{TunDriver, TunEvent, TunStatistics};
 pub use wait::{Ready, Waker, wake_exactly};

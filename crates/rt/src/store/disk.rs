@@ -205,10 +205,21 @@ impl Disk {
         }
     }
 
-    /// Whether a received file of this name is unpacked in place of being renamed.
-    pub(super) fn is_unpacked(&self, to: &FileName) -> bool {
+    /// The working file and the name of a received pack, if this request gives it its name: it is
+    /// unpacked in place of that.
+    pub(super) fn to_unpack<'a>(
+        &self,
+        request: &'a FilestoreRequest,
+    ) -> Option<(&'a FileName, &'a FileName)> {
+        let (FilestoreRequest::Install { from, to } | FilestoreRequest::RenameFile { from, to }) =
+            request
+        else {
+            return None;
+        };
         let unpacks = self.unpacker.as_ref().is_some_and(|unpacker| !unpacker.keeps_packs);
-        unpacks && to.area() == Area::Files && tree::is_pack(to.path())
+        // Peers can rename files below the root, and may call one like a pack.
+        let is_received = from.area() == Area::Spool && to.area() == Area::Files;
+        (unpacks && is_received && tree::is_pack(to.path())).then_some((from, to))
     }
 
     /// Whether a file of this name is the list of what is below another name: for stores that

@@ -20,7 +20,9 @@ use std::thread::JoinHandle;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use engine::{Completion, EffectError, FileId, FileName, MemoryStore, StoreEffect, Ticket};
+use engine::{
+    Completion, EffectError, FileId, FileName, MemoryStore, OpenMode, StoreEffect, Ticket,
+};
 use thiserror::Error;
 
 use crate::Waker;
@@ -30,7 +32,7 @@ use lock::Lock;
 use log::Log;
 use packs::Unpacker;
 pub use packs::{Packs, Unpack};
-use worker::{Answers, Done, Job, Others};
+use worker::{Answers, Content, Done, Job, Others};
 
 /// Directories and limits of a store.
 #[derive(Clone, Debug)]
@@ -146,6 +148,40 @@ pub struct FileStore {
 enum Place {
     Disk(Arc<Shared>),
     Memory(Arc<Mutex<MemoryStore>>),
+}
+
+/// Reads files of a store, or the packs that it has in their place, from any thread.
+#[derive(Clone, Debug)]
+pub struct Reader(Arc<Disk>);
+
+impl Reader {
+    /// Opens a file, or a pack.
+    ///
+    /// # Errors
+    ///
+    /// The store may not read it, or errors of the file system.
+    pub fn open(&self, name: &FileName) -> Result<Source, EffectError> {
+        Content::open(&self.0, name, OpenMode::Read).map(Source)
+    }
+}
+
+/// Open file or pack.
+#[derive(Debug)]
+pub struct Source(Content);
+
+impl Source {
+    /// Fills a buffer with the bytes at an offset.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` if there are fewer, or errors of the file system.
+    pub fn read_exact_at(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        match self.0.read_at(offset, to) {
+            Ok(count) if count == to.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
 }
 
 /// State shared by all handles of a store.
@@ -299,11 +335,11 @@ impl FileStore {
         Self::over(self.place.clone(), self.bytes_max, self.effects_max, waker)
     }
 
-    /// Returns the root as configured; `None` in memory.
+    /// Returns a reader of the files that this store may read; `None` in memory.
     #[must_use]
-    pub fn root(&self) -> Option<&Path> {
+    pub fn reader(&self) -> Option<Reader> {
         match &self.place {
-            Place::Disk(shared) => Some(&shared.config.root),
+            Place::Disk(shared) => Some(Reader(Arc::clone(&shared.disk))),
             Place::Memory(_) => None,
         }
     }

@@ -640,6 +640,19 @@ fn a_pack_is_read_from_its_files_and_unpacked() {
     assert_eq!(reports.try_recv().unwrap().files, 1);
     assert_eq!(std::fs::read(there.path().join("f/file")).unwrap(), [7; 5000]);
     assert!(!there.path().join(".slowlight/spool/new").exists());
+    // Names that must be new are given in another way.
+    std::fs::remove_dir_all(there.path().join("f")).unwrap();
+    std::fs::write(there.path().join(".slowlight/spool/new"), &archive).unwrap();
+    let (from, to) = (FileName::spool("new").unwrap(), FileName::file(&name).unwrap());
+    let request = FilestoreRequest::RenameFile { from, to };
+    assert_eq!(filestore(&mut receiver, request), Ok(Completion::Done));
+    assert_eq!(std::fs::read(there.path().join("f/file")).unwrap(), [7; 5000]);
+    // A peer that renames a file unpacks nothing.
+    std::fs::write(there.path().join("plain"), &archive).unwrap();
+    let (from, to) = (FileName::file("plain").unwrap(), FileName::file(&name).unwrap());
+    let request = FilestoreRequest::RenameFile { from, to };
+    assert_eq!(filestore(&mut receiver, request), Ok(Completion::Done));
+    assert!(there.path().join(&name).exists());
     // What is no archive is refused, and stays for the engine.
     let answer = install_content(&mut receiver, there.path(), &[9; 2000], &name);
     assert!(matches!(answer, Err(EffectError::Failed(_))), "{answer:?}");

@@ -57,7 +57,8 @@ impl Files {
 }
 
 /// Content of an open file.
-enum Content {
+#[derive(Debug)]
+pub(super) enum Content {
     /// A file of the file system, and its properties when it was opened.
     File(File, Found),
     /// A pack, which is only read.
@@ -65,7 +66,15 @@ enum Content {
 }
 
 impl Content {
-    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
+    /// Opens a file, or the pack that the store has in its place.
+    pub(super) fn open(disk: &Disk, name: &FileName, mode: OpenMode) -> Result<Self, EffectError> {
+        match disk.pack(name, mode)? {
+            Some(pack) => Ok(Self::Pack(pack)),
+            None => disk.open(name, mode).map(|(file, found)| Self::File(file, found)),
+        }
+    }
+
+    pub(super) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
         match self {
             Self::File(file, _) => read_at(file, to, offset),
             Self::Pack(pack) => pack.read_at(offset, to).map_err(|error| read_error(&error)),
@@ -196,9 +205,8 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
             let _ = others.computations.send(computation);
             continue;
         }
-        if let StoreEffect::Filestore { ticket, request: FilestoreRequest::Install { from, to } } =
-            &job.effect
-            && disk.is_unpacked(to)
+        if let StoreEffect::Filestore { ticket, request } = &job.effect
+            && let Some((from, to)) = disk.to_unpack(request)
         {
             let (ticket, from, to) = (*ticket, from.clone(), to.clone());
             let _ = others.packs.send(Unpacking { ticket, from, to, answers: job.answers });
@@ -395,15 +403,10 @@ impl Worker<'_> {
     }
 
     fn open(&mut self, file: FileId, name: FileName, mode: OpenMode) -> Answer {
-        let (content, len, modified) = match self.disk.pack(&name, mode)? {
-            Some(pack) => {
-                let len = pack.len();
-                (Content::Pack(pack), len, None)
-            }
-            None => {
-                let (opened, found) = self.disk.open(&name, mode)?;
-                (Content::File(opened, found), found.len, found.modified)
-            }
+        let content = Content::open(self.disk, &name, mode)?;
+        let (len, modified) = match &content {
+            Content::File(_, found) => (found.len, found.modified),
+            Content::Pack(pack) => (pack.len(), None),
         };
         self.files.insert(file, Opened { content, name });
         Ok(Completion::Opened { file, len, modified })

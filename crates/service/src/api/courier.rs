@@ -61,8 +61,8 @@ const NO_ROOM: u16 = 507;
 pub struct CourierConfig {
     /// Socket of the node.
     pub socket: PathBuf,
-    /// Folder of the files that excerpts are from.
-    pub root: PathBuf,
+    /// Reader of the files that excerpts are from, if there are any.
+    pub files: Option<rt::Reader>,
     /// Endpoint at which bundles are received, if any.
     pub endpoint: Option<String>,
     /// Use of the endpoint together with other applications.
@@ -334,7 +334,7 @@ impl Rounds {
             if let Some(excerpt) = &bundle.excerpt {
                 let _ = loads.send(Load::Excerpt(Box::new(Upload {
                     id: bundle.id,
-                    path: self.config.root.join(excerpt.file.path()),
+                    files: self.config.files.clone(),
                     excerpt: excerpt.clone(),
                     answers: self.answers.clone(),
                     waker: self.waker.clone(),

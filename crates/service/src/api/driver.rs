@@ -87,9 +87,9 @@ impl<A: Application> ApplicationDriver<A> {
         waker: rt::Waker,
     ) -> io::Result<Self> {
         let DriverConfig { socket, share, persists, tick } = config;
-        let root = store.root().map(ToOwned::to_owned).unwrap_or_default();
+        let files = store.reader();
         let endpoint = application.endpoint().map(|endpoint| endpoint.to_string());
-        let courier = CourierConfig { socket, root, endpoint, share, persists };
+        let courier = CourierConfig { socket, files, endpoint, share, persists };
         let courier = Courier::start(courier, waker.clone())?;
         let clock = rt::Clock::start();
         Ok(Self {

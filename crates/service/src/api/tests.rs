@@ -389,14 +389,17 @@ fn invalid_requests_are_refused_with_a_reason() {
 
 /// A courier between two endpoints of one node, and its events so far.
 fn courier(place: &Place, endpoint: &str, takes: bool) -> Courier {
+    let waker = Waker::new().unwrap();
+    let state = place.folder.path().join(endpoint);
+    let store = StoreConfig { state, ..StoreConfig::new(place.folder.path()) };
     let config = CourierConfig {
         socket: place.socket(),
-        root: place.folder.path().to_owned(),
+        files: FileStore::open(store, &waker).unwrap().reader(),
         endpoint: takes.then(|| endpoint.to_owned()),
         share: None,
         persists: true,
     };
-    Courier::start(config, Waker::new().unwrap()).unwrap()
+    Courier::start(config, waker).unwrap()
 }
 
 /// Sends a bundle from `ipn:1.9`.
@@ -527,7 +530,7 @@ fn couriers_send_excerpts_of_files() {
     assert!(sender.is_idle() && passed >= 580_000, "{passed}");
     assert_eq!(stored, [0, 5]);
     refused.sort();
-    let whys = ["changed while it was sent", "changed while it was sent", "No such file", "no"];
+    let whys = ["changed while it was sent", "changed while it was sent", "no such file", "no"];
     for ((number, why), (expected, text)) in refused.iter().zip((1..5).zip(whys)) {
         assert!(*number == expected && why.contains(text), "{refused:?}");
     }

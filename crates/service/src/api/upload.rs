@@ -1,14 +1,12 @@
 //! Bodies of requests whose payloads end with excerpts of files.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bp::app::{CHANGED, Excerpt, OutgoingId};
 use bp::codec::file_part::crc_append;
 use bytes::Bytes;
+use engine::EffectError;
 use futures_util::stream::{self, Stream};
 use rt::Waker;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -38,7 +36,8 @@ pub(super) enum Load {
 /// An excerpt to send.
 pub(super) struct Upload {
     pub(super) id: OutgoingId,
-    pub(super) path: PathBuf,
+    /// Reader of its file.
+    pub(super) files: Option<rt::Reader>,
     pub(super) excerpt: Excerpt,
     /// Receives the progress.
     pub(super) answers: UnboundedSender<Outcome>,
@@ -63,21 +62,25 @@ impl Faults {
 /// An excerpt that is being read.
 struct Reading {
     upload: Box<Upload>,
-    file: File,
+    file: rt::Source,
     sent: u64,
     crc: u32,
 }
 
 impl Reading {
     fn open(upload: Box<Upload>) -> io::Result<Self> {
-        match File::open(&upload.path) {
+        let opened = match &upload.files {
+            Some(files) => files.open(&upload.excerpt.file),
+            None => Err(EffectError::NotFound),
+        };
+        match opened {
             Ok(file) => {
                 let crc = upload.excerpt.crc_before;
                 Ok(Self { upload, file, sent: 0, crc })
             }
             Err(error) => {
                 upload.faults.add(upload.id, error.to_string());
-                Err(error)
+                Err(io::Error::other(error.to_string()))
             }
         }
     }
@@ -90,7 +93,7 @@ impl Reading {
         }
         // A blocking read is fine: the thread of the courier has no other work meanwhile.
         let mut piece = vec![0; usize::try_from((len - self.sent).min(PIECE)).unwrap_or(0)];
-        let read = self.file.read_exact_at(&mut piece, offset + self.sent);
+        let read = self.file.read_exact_at(offset + self.sent, &mut piece);
         self.crc = crc_append(self.crc, &piece);
         self.sent += piece.len() as u64;
         let read = match read {

@@ -43,7 +43,8 @@ pub(super) struct RecvArgs {
     #[arg(long, value_name = "HOW")]
     share: Option<Share>,
 
-    /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
+    /// Treatment of files of a folder that exist: skip, newer, replace, rename (the old one to
+    /// NAME.~1~) or fail. Other files never replace any
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename)]
     existing: Existing,
 
@@ -196,6 +197,10 @@ impl<'a> Receiving<'a> {
         match indication {
             Indication::Received { from, place, bytes, .. } => {
                 self.done += 1;
+                if tree::is_pack(place.path()) {
+                    // It was unpacked, which has a report of its own.
+                    return;
+                }
                 let place = self.args.into.join(place.path());
                 let text = format!("{} from {from}: {bytes} bytes", place.display());
                 if !self.args.quiet

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::row::{Row, SLOWLIGHT, bytes, files, text, wait_for};
 use crate::guard::guarded;
+use crate::sockets::folders::{photos, tree};
 
 /// Bytes of a part here, and of a file with seven parts and a rest.
 const PART: &str = "100 kB";
@@ -120,6 +121,21 @@ fn long_files_resume_after_each_kill() {
     let place = files.inbox.join("image.raw");
     assert!(fs::read(place).unwrap() == files.content, "it is the same file");
     assert_eq!(files.pieces(), 0, "no part is left over");
+}
+
+#[test]
+fn folders_cross_in_bundles() {
+    let files = Files::new(2);
+    let photos = photos(files.row.folder.path());
+    let sent = files.row.bp(1, &["send", "ipn:2.1", photos.to_str().unwrap()]);
+    assert!(sent.status.success(), "{}", text(&sent));
+    files.receive(2, "1");
+    assert!(tree(&files.inbox.join("photos")) == tree(&photos));
+    // Sent once more, nothing is moved aside for what is the same.
+    let again = files.row.bp(1, &["send", "ipn:2.1", photos.to_str().unwrap()]);
+    assert!(again.status.success(), "{}", text(&again));
+    files.receive(2, "1");
+    assert!(tree(&files.inbox.join("photos")) == tree(&photos));
 }
 
 /// Payloads of other applications that only look like a part are delivered unchanged.

@@ -17,14 +17,14 @@ const LISTEN: &str = "127.0.0.1:0";
 
 /// Properties of a file, a folder or a link that a test compares.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+pub(crate) enum Found {
     File { content: Vec<u8>, mode: u32, modified: (i64, i64) },
     Folder { mode: u32, modified: (i64, i64) },
     Link(PathBuf),
 }
 
 /// Everything below a folder, by relative path.
-fn tree(root: &Path) -> BTreeMap<PathBuf, Found> {
+pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Found> {
     let mut all = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -50,7 +50,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Found> {
 }
 
 /// A folder with everything that is awkward to send.
-fn photos(at: &Path) -> PathBuf {
+pub(crate) fn photos(at: &Path) -> PathBuf {
     let photos = at.join("photos");
     fs::create_dir_all(photos.join("raw/empty")).unwrap();
     for (name, len) in [("a", 0), ("b.jpg", 1), ("raw/c", 1000), ("raw/large", 1_300_000)] {

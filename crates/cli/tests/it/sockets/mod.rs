@@ -6,7 +6,7 @@ mod carried;
 mod changes;
 mod crowds;
 mod door;
-mod folders;
+pub(crate) mod folders;
 mod hops;
 mod messages;
 mod norm;
