@@ -143,8 +143,9 @@ def command(
         ends = [f"127.0.0.1:{bind}", f"127.0.0.1:{other}", str(entity), str(remote)]
         settings = [str(case.cfdp_class), "1024", str(rate), str(limit)]
         return [*peer.command, role, *ends, *settings, str(path), "received.bin"]
-    shared = ["--protocol", "cfdp", "--entity", str(entity), "--json"]
+    shared = ["--entity", str(entity), "--json"]
     if role == "recv":
+        # Of all protocols: the peer's datagrams decide.
         listen = ["--listen", f"127.0.0.1:{bind}", "--root", str(path), "--once"]
         return [*peer.command, "recv", *shared, *listen]
     ends = [str(path), f"127.0.0.1:{other}", "--remote-entity", str(remote)]
@@ -152,7 +153,7 @@ def command(
     if case.receiver.mib is not None:
         settings += ["--mib", str(HERE / case.receiver.mib)]
     settings += ["--remote", "received.bin", "--state", str(path.parent / "state")]
-    return [*peer.command, "send", *shared, *ends, *settings]
+    return [*peer.command, "send", "--protocol", "cfdp", *shared, *ends, *settings]
 
 
 @contextmanager

@@ -207,7 +207,10 @@ def recv_command(
     listen = ["--listen", "0.0.0.0:0" if case.multicast else f"0.0.0.0:{PORT}"]
     if case.multicast:
         listen += ["--group", destination(case, hosts), "--interface", host.interface]
-    shared = ["--protocol", "norm", "--json", "--entity", node]
+    shared = ["--json", "--entity", node]
+    # A single receiver is of all protocols: libnorm's datagrams decide.
+    if case.multicast or case.stream or len(case.receivers) > 1:
+        shared += ["--protocol", "norm"]
     file = str(root / SOURCE)
     into = ["--stream", file] if case.stream else ["--root", str(root), "--once"]
     return [str(programs.slowlight), "recv", *shared, *into, *listen]

@@ -3,7 +3,7 @@
 //! A list is a text of JSON objects, one a line: first its version and the receiver's umask, then
 //! each file, folder and link below a name, with digests of the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read as _, Write};
 use std::os::fd::AsRawFd as _;
@@ -20,7 +20,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::entry::{Entry, Kind, Modified, bytes};
 use crate::extents;
-use crate::names::is_reserved;
+use crate::names::{is_numbered, is_reserved};
 use crate::scan;
 use crate::unpack::granted;
 
@@ -150,6 +150,21 @@ impl List {
             }
             Kind::Directory | Kind::Link { .. } => Ok(true),
         }
+    }
+
+    /// Names of the files and links that are none of `names`. Files that receivers moved aside are
+    /// not among them.
+    #[must_use]
+    pub fn others(&self, listed: &str, names: &BTreeSet<&[u8]>) -> Vec<Vec<u8>> {
+        let others = self.items.iter().filter_map(|(rest, (state, _))| {
+            let name = match rest.as_slice() {
+                b"" => listed.as_bytes().to_vec(),
+                rest => [listed.as_bytes(), b"/", rest].concat(),
+            };
+            let is_other = state.kind != Kind::Directory && !is_numbered(&name);
+            (is_other && !names.contains(name.as_slice())).then_some(name)
+        });
+        others.collect()
     }
 }
 
@@ -308,6 +323,19 @@ mod tests {
         stamp(&there.join("f/link"), 1000);
         stamp(&there.join("f"), 1000);
         assert_eq!(missing(&here, &there, 0), ["f/a", "f/link", "f/sub/b"]);
+    }
+
+    #[test]
+    fn what_only_the_receiver_has_is_listed() {
+        let place = tempfile::tempdir().unwrap();
+        fill(place.path());
+        fs::write(place.path().join("f/a.~1~"), "moved aside").unwrap();
+        let root = Dir::open_ambient_dir(place.path(), cap_std::ambient_authority()).unwrap();
+        let mut text = Vec::new();
+        write_list(&root, "f", 0, &mut text).unwrap();
+        let list = List::read(text.as_slice()).unwrap();
+        let names = [b"f".as_slice(), b"f/a", b"f/zeros"].into();
+        assert_eq!(list.others("f", &names), [b"f/link".to_vec(), b"f/sub/b".to_vec()]);
     }
 
     #[test]

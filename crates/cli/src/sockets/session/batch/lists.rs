@@ -1,14 +1,16 @@
-//! Lists of what the receiver has, requested before a batch is sent.
+//! Lists of what the receiver has, requested before a batch is sent, and the deletion of what only
+//! the receiver has, after it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use engine::{FileName, Time};
+use engine::{FileName, PathId, Time};
 use transport::protocol::Kind;
 use transport::{Event, SendRequest, TransferId, Transport};
-use tree::{Entry, List, Scan, folders_above};
+use tree::{Entry, List, Patterns, Scan, folders_above};
 
 use super::{Counts, SendBatch};
 use crate::sockets::screen::Screen;
@@ -24,16 +26,32 @@ const PROTOCOL: &str = "saratoga";
 /// Number of requests under way at a time.
 const REQUESTS_MAX: usize = 32;
 
-/// Leaves out what the receiver has with the same content, permissions and time. Returns what that
-/// is, or nothing if the process is to stop.
-pub(super) fn leave_out(
+/// What the lists of a receiver say.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    /// What it has with the same content, permissions and time.
+    pub(super) there: Counts,
+    /// Names of files and links that only it has.
+    pub(super) others: Vec<String>,
+}
+
+/// Leaves out what the receiver has with the same content, permissions and time. Returns nothing if
+/// the process is to stop.
+pub(super) fn compare(
     job: &Job<SendBatch>,
     scan: &mut Scan,
     screen: &Screen,
-) -> Result<Option<Counts>> {
+) -> Result<Option<Compared>> {
     let tops: BTreeSet<String> = scan.entries.iter().filter_map(|it| top(job, it)).collect();
     let names: Vec<String> = tops.into_iter().collect();
-    let Some(lists) = request(job, &names, screen)? else { return Ok(None) };
+    let folder = tempfile::tempdir().context("cannot make a directory for lists")?;
+    screen.print(format_args!("requesting the list of {}", job.ends.to));
+    if !request(job, Action::List, &names, folder.path(), screen)? {
+        return Ok(None);
+    }
+    let lists = read(&names, folder.path())
+        .with_context(|| format!("{} sent what is no list", job.ends.to))?;
+    let others = others(job, scan, &lists, screen)?;
     let is_there = |entry: &Entry| -> Result<bool> {
         let Some(name) = top(job, entry) else { return Ok(false) };
         let Some(list) = lists.get(&name) else { return Ok(false) };
@@ -54,7 +72,52 @@ pub(super) fn leave_out(
         let is_there = is_there && !changed.contains(&entry.name);
         if is_there { &mut there.entries } else { &mut scan.entries }.push(entry);
     }
-    Ok(Some(Counts::new(&there)))
+    Ok(Some(Compared { there: Counts::new(&there), others }))
+}
+
+/// Names that the lists have and the scan has not, without those that are excluded.
+fn others(
+    job: &Job<SendBatch>,
+    scan: &Scan,
+    lists: &BTreeMap<String, List>,
+    screen: &Screen,
+) -> Result<Vec<String>> {
+    if !job.wish.deletes {
+        return Ok(Vec::new());
+    }
+    if !scan.skipped.is_empty() {
+        screen.print("nothing will be deleted, because files were left out");
+        return Ok(Vec::new());
+    }
+    let exclude = Patterns::new(&job.wish.batch.exclude)?;
+    let ours = scan.entries.iter().map(|entry| entry.name.as_slice()).collect();
+    let others = lists.iter().flat_map(|(listed, list)| list.others(listed, &ours));
+    let mut names = Vec::new();
+    for name in others.filter(|name| !exclude.covers(name)) {
+        match String::from_utf8(name) {
+            Ok(name) => names.push(name),
+            Err(error) => screen.print(format_args!(
+                "not to be deleted by its name: {}",
+                String::from_utf8_lossy(error.as_bytes()).escape_debug()
+            )),
+        }
+    }
+    Ok(names)
+}
+
+/// Deletes files and links at the receiver. Returns whether all were deleted.
+pub(super) fn delete(job: &Job<SendBatch>, names: &[String], screen: &Screen) -> Result<bool> {
+    let folder = tempfile::tempdir().context("cannot make a working directory")?;
+    request(job, Action::Delete, names, folder.path(), screen)
+}
+
+/// Reads the lists of these names from a folder.
+fn read(names: &[String], folder: &Path) -> Result<BTreeMap<String, List>> {
+    let list = |(number, name): (usize, &String)| {
+        let file = File::open(folder.join(number.to_string()))?;
+        Ok((name.clone(), List::read(BufReader::new(file))?))
+    };
+    names.iter().enumerate().map(list).collect()
 }
 
 /// Name at the receiver that has a list of its own: that of the only path, or the first part below
@@ -70,13 +133,15 @@ fn top(job: &Job<SendBatch>, entry: &Entry) -> Option<String> {
     str::from_utf8(&entry.name[..end]).ok().map(str::to_owned)
 }
 
-/// Requests the lists of these names; `None` if the process is to stop.
+/// Sends a request about each of these names. Returns whether all were replied to: not if the
+/// process is to stop.
 fn request(
     batch: &Job<SendBatch>,
+    action: Action,
     names: &[String],
+    folder: &Path,
     screen: &Screen,
-) -> Result<Option<BTreeMap<String, List>>> {
-    let folder = tempfile::tempdir().context("cannot make a directory for lists")?;
+) -> Result<bool> {
     let options = Options {
         protocol: PROTOCOL.parse()?,
         profile: None,
@@ -85,11 +150,12 @@ fn request(
         ..batch.options.clone()
     };
     let ends = Ends { entity: None, ..batch.ends };
-    let root = folder.path().to_owned();
+    let root = folder.to_owned();
     let wish = Wish::Get { remote: String::new(), root, name: String::new(), takes: false };
     let mut job = Job { options, ends, wish, timeout: batch.timeout, node: None };
     let Opened { mut runner, .. } = client::open(&mut job)?;
     let mut requests = Requests {
+        action,
         watch: Watch::new(job.ends.to, &job.options, None, " --serve", true),
         kind: job.options.protocol.kind,
         remote: job.ends.remote_entity,
@@ -102,27 +168,42 @@ fn request(
         failure: None,
         over: None,
     };
-    screen.print(format_args!("requesting the list of {}", job.ends.to));
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| requests.on(now, transport, event))?;
     let Requests { failure, over, .. } = requests;
     if let Some(why) = failure {
-        bail!("{why}; without --checksum everything is sent");
+        bail!(why);
     }
-    if over.is_none() {
-        return Ok(None);
-    }
-    let read = |(number, name): (usize, &String)| {
-        let file =
-            File::open(folder.path().join(number.to_string())).context("a list is missing")?;
-        let list = List::read(BufReader::new(file));
-        Ok((name.clone(), list.with_context(|| format!("{} of {name}", job.ends.to))?))
-    };
-    names.iter().enumerate().map(read).collect::<Result<_>>().map(Some)
+    Ok(over.is_some())
 }
 
-/// Requests for lists.
+/// What is requested about each name.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    List,
+    Delete,
+}
+
+impl Action {
+    /// Message about a request that is refused.
+    fn refused(self, name: &str, why: &str) -> String {
+        match self {
+            Self::List => format!(
+                "the receiver gives no list of {name}: {why}; it needs `recv --serve`. Without \
+                 --checksum everything is sent"
+            ),
+            Self::Delete => {
+                format!(
+                    "the receiver does not delete {name}: {why}; it needs `recv --allow-delete`"
+                )
+            }
+        }
+    }
+}
+
+/// Requests to a receiver.
 struct Requests<'a> {
+    action: Action,
     watch: Watch,
     kind: Kind,
     remote: u64,
@@ -133,9 +214,9 @@ struct Requests<'a> {
     /// Numbers of the names that were not requested yet.
     waiting: VecDeque<usize>,
     active: BTreeMap<TransferId, usize>,
-    /// Why there are no lists.
+    /// Why one of them was not carried out.
     failure: Option<String>,
-    /// When all had arrived.
+    /// When all had been carried out.
     over: Option<Time>,
 }
 
@@ -176,10 +257,7 @@ impl Requests<'_> {
         match event {
             Event::Ended(ended) => {
                 if let (Some(number), Err(why)) = (self.active.remove(&ended.id), &ended.result) {
-                    let name = &self.names[number];
-                    self.failure = Some(format!(
-                        "the receiver gives no list of {name}: {why}; it needs `recv --serve`"
-                    ));
+                    self.failure = Some(self.action.refused(&self.names[number], why));
                 }
             }
             Event::Abandoned { why, .. } => self.failure = Some(why),
@@ -187,8 +265,21 @@ impl Requests<'_> {
             Event::Lost(text) => tracing::warn!("{text}"),
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
-            // Nothing else is requested.
-            _ => {}
+            // Other requests and receivers get these.
+            Event::Message { .. }
+            | Event::Repeated { .. }
+            | Event::NoRoom { .. }
+            | Event::Continued(_)
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Entity(_)
+            | Event::Stream(_)
+            | Event::Restored(_)
+            | Event::Receiving(_)
+            | Event::Listing(_)
+            | Event::Relay(_)
+            | Event::Left
+            | Event::Update => {}
         }
     }
 
@@ -200,10 +291,17 @@ impl Requests<'_> {
             && let Some(number) = self.waiting.pop_front()
         {
             let directories = transport.directories().context("it has no directories")?;
-            let file = FileName::file(&number.to_string())?;
-            let name = tree::list_name(&self.names[number]);
-            let request = SendRequest::new(file, &name, self.remote, self.kind);
-            self.active.insert(directories.fetch(now, &request)?, number);
+            let name = &self.names[number];
+            let id = match self.action {
+                Action::List => {
+                    let file = FileName::file(&number.to_string())?;
+                    let name = tree::list_name(name);
+                    let request = SendRequest::new(file, &name, self.remote, self.kind);
+                    directories.fetch(now, &request)?
+                }
+                Action::Delete => directories.delete(now, PathId(0), name)?,
+            };
+            self.active.insert(id, number);
         }
         if self.active.is_empty() {
             self.over = Some(now);

@@ -24,6 +24,7 @@ use transport::{Ended, Event, SendRequest, TransferId, Transport};
 use tree::{Entry, Pack, Scan, ScanOptions};
 
 pub(crate) use self::journal::Journal;
+use self::lists::Compared;
 use self::outbox::Outbox;
 pub(crate) use self::outbox::WatchOptions;
 use super::client::{self, Opened};
@@ -45,14 +46,14 @@ use crate::stop::stop_flag;
 /// Number of packs under way at a time.
 const TRANSFERS_MAX: usize = 32;
 
-/// Bytes of packs under way, where rate and delay of the path are unknown.
+/// Bytes of packs under way, where the rate of the path is unknown.
 const WINDOW: u64 = 16 << 20;
 
 /// Bounds of the bytes of a pack. A small one is a small loss if it has to be sent again; the
 /// overhead of a transfer is a small part of a large one.
 const PACK_MIN: u64 = 256 << 10;
 const PACK_MAX: u64 = 64 << 20;
-/// Bytes of a pack, where rate and delay of the path are unknown.
+/// Bytes of a pack where the rate of the path is unknown; the most where its delay is.
 pub(crate) const PACK: u64 = 4 << 20;
 
 /// Time after which a watched folder's pack whose receiver did not reply is sent again.
@@ -99,6 +100,8 @@ pub(crate) struct SendBatch {
     pub(crate) watch: WatchOptions,
     /// Whether what the receiver has is left out.
     pub(crate) compares: bool,
+    /// Whether what only the receiver has is deleted.
+    pub(crate) deletes: bool,
     pub(crate) packs: Arc<rt::Packs>,
     /// The request to a CFDP entity, without names, if there is one.
     pub(crate) put: Option<PutRequest>,
@@ -201,14 +204,18 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// A pack has the bytes of a round trip. One that waits is enough to keep the link busy; with
+    /// A pack has the bytes of a round trip, or of a second if that is not known. One that waits is enough to keep the link busy; with
     /// more, more is lost if the process is killed.
     fn new(options: &Options) -> Self {
         let round_trip = 2 * options.light_time();
-        match options.rate.map(Rate::bps).filter(|rate| *rate > 0 && !round_trip.is_zero()) {
+        match options.rate.map(Rate::bps).filter(|rate| *rate > 0) {
             Some(rate) => {
                 let bytes = (rate as f64 / 8.0 * round_trip.as_secs_f64()) as u64;
-                let pack = bytes.clamp(PACK_MIN, PACK_MAX);
+                let pack = match bytes {
+                    // On a slow link, an urgent file would wait long for a pack of the usual size.
+                    0 => (rate / 8).clamp(PACK_MIN, PACK),
+                    bytes => bytes.clamp(PACK_MIN, PACK_MAX),
+                };
                 // Looks at the window may be this far apart.
                 Self { pack, window: pack.max(rate / 8 / 20) }
             }
@@ -229,18 +236,19 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if outbox.is_none() {
         print_skipped(&scan, &screen);
     }
-    let mut there = Counts::default();
+    let mut compared = Compared::default();
     if job.wish.compares && job.ends.group.is_some() {
         screen.print("groups list nothing: everything is sent");
     } else if job.wish.compares {
-        let Some(found) = lists::leave_out(&job, &mut scan, &screen)? else {
+        let Some(found) = lists::compare(&job, &mut scan, &screen)? else {
             return Ok(Exit::Failed.into());
         };
-        there = found;
-        screen.print(format_args!("there already: {there}"));
+        compared = found;
+        screen.print(format_args!("there already: {}", compared.there));
     }
+    let Compared { there, others } = compared;
     if job.wish.batch.dry_run {
-        return list(&scan);
+        return list(&scan, &others);
     }
     let Opened { mut runner, place, is_one_way, .. } =
         client::open(&mut job).map_err(transfer::usage)?;
@@ -285,6 +293,12 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if client.is_proven() {
         choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
     }
+    let is_over = matches!(client.phase, Phase::Over(..)) && client.failed == 0;
+    if is_over && client.is_confirmed && !others.is_empty() {
+        client.bar.clear();
+        lists::delete(&client.job, &others, &client.screen)?;
+        client.screen.print(format_args!("deleted at the receiver: {}", others.join(", ")));
+    }
     client.end()
 }
 
@@ -305,8 +319,8 @@ pub(crate) fn print_skipped(scan: &Scan, screen: &Screen) {
     }
 }
 
-/// Lists what would be sent.
-fn list(scan: &Scan) -> Result<ExitCode> {
+/// Lists what would be sent and deleted.
+fn list(scan: &Scan, to_delete: &[String]) -> Result<ExitCode> {
     use std::io::Write as _;
 
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -321,6 +335,9 @@ fn list(scan: &Scan) -> Result<ExitCode> {
                     writeln!(out, "{:>14} {name} -> {}", "", target.escape_debug())?;
                 }
             }
+        }
+        for name in to_delete {
+            writeln!(out, "{:>14} {}", "delete", name.escape_debug())?;
         }
         writeln!(out, "{}", Counts::new(scan))?;
         out.flush()

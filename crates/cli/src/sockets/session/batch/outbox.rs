@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{FileName, Time};
 use service::monitor::Waiting;
 use transport::quantity::Span;
-use tree::{Entry, Kind, Modified, Patterns, Plan, Scan, ScanOptions, Settling};
+use tree::{Entry, Kind, Modified, Patterns, Plan, Scan, ScanOptions, Settling, Skipped};
 
 use crate::sockets::scope;
 
@@ -112,7 +112,10 @@ impl Watcher {
     fn look(&mut self, began: Instant) -> Listing {
         let (entries, reports) = match scan(&self.folder, &self.options) {
             Ok(Scan { entries, skipped }) => {
-                (entries, skipped.iter().map(ToString::to_string).collect())
+                // One that was moved away while the folder was listed is nothing to report.
+                let is_left = |it: &&Skipped| it.path.symlink_metadata().is_ok();
+                let left = skipped.iter().filter(is_left).map(ToString::to_string);
+                (entries, left.collect())
             }
             Err(error) => (Vec::new(), vec![format!("the folder cannot be read: {error:#}")]),
         };
