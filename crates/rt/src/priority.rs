@@ -18,11 +18,18 @@ pub fn hurry_links() -> bool {
     raise_to(LINKS)
 }
 
+/// Parameter of the kernel's policies.
+#[repr(C)]
+struct Parameter {
+    priority: libc::c_int,
+}
+
 /// Threads and processes started by this thread have the usual priority.
 #[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
-fn raise_to(sched_priority: i32) -> bool {
-    let parameter = libc::sched_param { sched_priority };
+fn raise_to(priority: i32) -> bool {
+    let parameter = Parameter { priority };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // Not by the C library: musl's refuses, and its structure has other fields.
     // SAFETY: it reads one structure, which lives until the call returns.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) == 0 }
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameter) == 0 }
 }

@@ -35,8 +35,8 @@ pub(super) struct Compared {
     pub(super) others: Vec<String>,
 }
 
-/// Leaves out what the receiver has with the same content, permissions and time. Returns nothing if
-/// the process is to stop.
+/// Leaves out what the receiver has with the same content, permissions and time. Returns nothing
+/// if the process is to stop.
 pub(super) fn compare(
     job: &Job<SendBatch>,
     scan: &mut Scan,

@@ -204,8 +204,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// A pack has the bytes of a round trip, or of a second if that is not known. One that waits is enough to keep the link busy; with
-    /// more, more is lost if the process is killed.
+    /// A pack has the bytes of a round trip, or of a second if that is not known. One that waits is
+    /// enough to keep the link busy; with more, more is lost if the process is killed.
     fn new(options: &Options) -> Self {
         let round_trip = 2 * options.light_time();
         match options.rate.map(Rate::bps).filter(|rate| *rate > 0) {
