@@ -119,7 +119,8 @@ fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<(usize, Durati
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len();
+    // All of it, as a literal: C libraries differ in the type.
+    message.msg_controllen = 64;
     // SAFETY: the message points to memory that is ours and lives until the call returns.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
