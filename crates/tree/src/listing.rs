@@ -3,31 +3,32 @@
 //! A list is a text of JSON objects, one a line: first its version and the receiver's umask, then
 //! each file, folder and link below a name, with digests of the files.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufRead, Read as _, Write};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use walkdir::{DirEntry, WalkDir};
 
 use crate::entry::{Entry, Kind, Modified, bytes};
 use crate::extents;
-use crate::names::{is_numbered, is_reserved};
-use crate::scan;
+use crate::names::is_reserved;
 use crate::unpack::granted;
 
 /// Ending of the name of every list.
 const ENDING: &str = ".slowlight.list";
 const VERSION: u32 = 1;
-/// Largest number of bytes of a line: a name and a target of 4,096 bytes each, as numbers.
+/// Longest name or target.
+const NAME_MAX: usize = 4096;
+/// Largest number of bytes of a line: a name and a target, as numbers.
 const LINE_MAX: u64 = 64 * 1024;
 /// Largest number of entries, as in a pack.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -123,6 +124,13 @@ impl List {
                 return Err(invalid(number, "there are too many entries"));
             }
             let Item { name, state, digest } = parse(number, &line)?;
+            let target = match &state.kind {
+                Kind::Link { target } => target.len(),
+                Kind::File { .. } | Kind::Directory => 0,
+            };
+            if name.len().max(target) > NAME_MAX {
+                return Err(invalid(number, "a name or target is too long"));
+            }
             items.insert(name, (state, digest));
         }
         Ok(Self { umask: header.umask, items })
@@ -133,8 +141,8 @@ impl List {
     /// all else is the same.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn has(&self, entry: &Entry, listed: &str) -> io::Result<bool> {
+    /// The file cannot be read, or it is to stop (`Interrupted`).
+    pub fn has(&self, entry: &Entry, listed: &str, stop: &AtomicBool) -> io::Result<bool> {
         let Some(rest) = entry.name.strip_prefix(listed.as_bytes()) else { return Ok(false) };
         let Some((state, digest)) = self.items.get(rest.strip_prefix(b"/").unwrap_or(rest)) else {
             return Ok(false);
@@ -145,26 +153,11 @@ impl List {
         }
         match entry.kind {
             Kind::File { .. } => {
-                let now = digest_of(&extents::open(&entry.source)?)?;
+                let now = digest_of(&extents::open(&entry.source)?, stop)?;
                 Ok(digest.as_ref() == Some(&now))
             }
             Kind::Directory | Kind::Link { .. } => Ok(true),
         }
-    }
-
-    /// Names of the files and links that are none of `names`. Files that receivers moved aside are
-    /// not among them.
-    #[must_use]
-    pub fn others(&self, listed: &str, names: &BTreeSet<&[u8]>) -> Vec<Vec<u8>> {
-        let others = self.items.iter().filter_map(|(rest, (state, _))| {
-            let name = match rest.as_slice() {
-                b"" => listed.as_bytes().to_vec(),
-                rest => [listed.as_bytes(), b"/", rest].concat(),
-            };
-            let is_other = state.kind != Kind::Directory && !is_numbered(&name);
-            (is_other && !names.contains(name.as_slice())).then_some(name)
-        });
-        others.collect()
     }
 }
 
@@ -176,28 +169,55 @@ fn invalid(number: usize, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("line {number} of the list: {why}"))
 }
 
-/// Writes the list of what is below a name of a folder. What cannot be read is not in it, and no
-/// link is followed out of the folder.
+/// Writes the list of what is below a name of a folder, unless it is to stop. What cannot be read
+/// is not in it, and no link is followed out of the folder.
 ///
 /// # Errors
-/// Errors of the writer and of the file system.
-pub fn write_list(root: &Dir, name: &str, umask: u32, to: &mut impl Write) -> io::Result<()> {
+/// Errors of the writer and of the file system; `Interrupted` if it is to stop.
+pub fn write_list(
+    root: &Dir,
+    name: &str,
+    umask: u32,
+    stop: &AtomicBool,
+    to: &mut impl Write,
+) -> io::Result<()> {
     write_line(to, &Header { version: VERSION, umask })?;
-    let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
-    let folder = match root.open_dir(folder) {
-        Err(error) if is_missing(&error) => return Ok(()),
-        folder => folder?,
-    };
     if is_reserved(name.as_bytes()) {
-        return Ok(());
+        return to.flush();
     }
-    // By its descriptor: what the folder is called may change.
-    let place = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(last);
-    let walk = WalkDir::new(&place).follow_root_links(false).sort_by_file_name();
-    for item in walk.into_iter().flatten().filter_map(|found| item(&place, &found)) {
-        write_line(to, &item)?;
+    let (parent, last) = name.rsplit_once('/').unwrap_or((".", name));
+    let parent = match root.open_dir(parent) {
+        Err(error) if is_missing(&error) => return to.flush(),
+        parent => parent?,
+    };
+    let Some(first) = item(&parent, OsStr::new(last), Path::new(""), stop)? else {
+        return to.flush();
+    };
+    write_line(to, &first)?;
+    if first.state.kind == Kind::Directory {
+        write_below(&parent.open_dir(last)?, stop, to)?;
     }
     to.flush()
+}
+
+/// Writes what is below a folder. Each folder is opened by its name below this one, which no link
+/// can leave.
+fn write_below(top: &Dir, stop: &AtomicBool, to: &mut impl Write) -> io::Result<()> {
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(below) = waiting.pop() {
+        let here = if below.as_os_str().is_empty() { Path::new(".") } else { &below };
+        let Ok(folder) = top.open_dir(here) else { continue };
+        for entry in folder.entries()?.flatten() {
+            let last = entry.file_name();
+            let name = below.join(&last);
+            let Some(item) = item(&folder, &last, &name, stop)? else { continue };
+            if item.state.kind == Kind::Directory {
+                waiting.push(name);
+            }
+            write_line(to, &item)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_line(to: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
@@ -209,31 +229,54 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR))
 }
 
-/// An entry below a place; `None` if it cannot be read, or is nothing that is received.
-fn item(place: &Path, found: &DirEntry) -> Option<Item> {
-    let metadata = found.metadata().ok()?;
-    let kind = scan::kind(found.path(), &metadata).ok()?;
-    let digest = match kind {
-        Kind::File { .. } => {
-            let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-            let flags = i32::try_from(flags.bits()).unwrap_or_default();
-            let file = OpenOptions::new().read(true).custom_flags(flags).open(found.path()).ok()?;
-            Some(digest_of(&file).ok()?)
-        }
-        Kind::Directory | Kind::Link { .. } => None,
+/// An entry of a folder; `None` if it cannot be read, or is nothing that is received.
+fn item(folder: &Dir, last: &OsStr, name: &Path, stop: &AtomicBool) -> io::Result<Option<Item>> {
+    let Ok(found) = folder.symlink_metadata(last) else { return Ok(None) };
+    let kind = found.file_type();
+    let modified = |secs, nanos| Modified { secs, nanos: u32::try_from(nanos).unwrap_or_default() };
+    let (state, digest) = if kind.is_file() {
+        // A pipe that took its place does not block.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default());
+        let Ok(file) = folder.open_with(last, &options) else { return Ok(None) };
+        let file = file.into_std();
+        let found = file.metadata()?;
+        let kind = Kind::File { len: found.len(), extents: None };
+        let Ok(digest) = digest_of(&file, stop) else {
+            return if stop.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(None) };
+        };
+        let modified = modified(found.mtime(), found.mtime_nsec());
+        (State::new(&kind, found.mode() & 0o7777, modified), Some(digest))
+    } else {
+        let kind = if kind.is_dir() {
+            Kind::Directory
+        } else if kind.is_symlink() {
+            let Ok(target) = folder.read_link_contents(last) else { return Ok(None) };
+            Kind::Link { target: target.into_os_string().into_vec() }
+        } else {
+            return Ok(None);
+        };
+        let modified = modified(found.mtime(), found.mtime_nsec());
+        (State::new(&kind, found.mode() & 0o7777, modified), None)
     };
-    let name = found.path().strip_prefix(place).ok()?.as_os_str().as_bytes().to_vec();
-    let state = State::new(&kind, metadata.mode() & 0o7777, scan::modified(&metadata));
-    Some(Item { name, state, digest })
+    let name = name.as_os_str().as_bytes().to_vec();
+    Ok(Some(Item { name, state, digest }))
+}
+
+fn stopped() -> io::Error {
+    io::ErrorKind::Interrupted.into()
 }
 
 /// Digest of a file's content, as hexadecimal digits: the first 128 bits of SHA-256 over the
 /// offset and the bytes of every unit that is not all zeros. Its length is compared apart.
-fn digest_of(file: &File) -> io::Result<String> {
+fn digest_of(file: &File, stop: &AtomicBool) -> io::Result<String> {
     let mut digest = Sha256::new();
     let mut chunk = vec![0; CHUNK];
     let mut at = 0;
     loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(stopped());
+        }
         at = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data - data % CHUNK as u64,
             Err(Errno::NXIO) => break,
@@ -275,10 +318,10 @@ mod tests {
     fn missing(here: &Path, there: &Path, umask: u32) -> Vec<String> {
         let root = Dir::open_ambient_dir(there, cap_std::ambient_authority()).unwrap();
         let mut text = Vec::new();
-        write_list(&root, "f", umask, &mut text).unwrap();
+        write_list(&root, "f", umask, &AtomicBool::new(false), &mut text).unwrap();
         let list = List::read(text.as_slice()).unwrap();
         let scan = scan(&[here.join("f")], &ScanOptions::default()).unwrap();
-        let is_missing = |entry: &&Entry| !list.has(entry, "f").unwrap();
+        let is_missing = |entry: &&Entry| !list.has(entry, "f", &AtomicBool::new(false)).unwrap();
         let missing = scan.entries.iter().filter(is_missing);
         missing.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
     }
@@ -323,19 +366,6 @@ mod tests {
         stamp(&there.join("f/link"), 1000);
         stamp(&there.join("f"), 1000);
         assert_eq!(missing(&here, &there, 0), ["f/a", "f/link", "f/sub/b"]);
-    }
-
-    #[test]
-    fn what_only_the_receiver_has_is_listed() {
-        let place = tempfile::tempdir().unwrap();
-        fill(place.path());
-        fs::write(place.path().join("f/a.~1~"), "moved aside").unwrap();
-        let root = Dir::open_ambient_dir(place.path(), cap_std::ambient_authority()).unwrap();
-        let mut text = Vec::new();
-        write_list(&root, "f", 0, &mut text).unwrap();
-        let list = List::read(text.as_slice()).unwrap();
-        let names = [b"f".as_slice(), b"f/a", b"f/zeros"].into();
-        assert_eq!(list.others("f", &names), [b"f/link".to_vec(), b"f/sub/b".to_vec()]);
     }
 
     #[test]
@@ -388,7 +418,7 @@ mod tests {
         let root = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
         let list = |name: &str| {
             let mut text = Vec::new();
-            write_list(&root, name, 0, &mut text).map(|()| text)
+            write_list(&root, name, 0, &AtomicBool::new(false), &mut text).map(|()| text)
         };
         for name in ["nothing", "nothing/below", ".slowlight", ".slowlight/log"] {
             let text = list(name).unwrap();
@@ -397,6 +427,15 @@ mod tests {
         // The link itself, not what it leads to.
         assert_eq!(list("out").unwrap().split(|byte| *byte == b'\n').count(), 3);
         assert!(list("out/f").is_err());
+    }
+
+    #[test]
+    fn a_list_stops_on_request() {
+        let place = tempfile::tempdir().unwrap();
+        fill(place.path());
+        let root = Dir::open_ambient_dir(place.path(), cap_std::ambient_authority()).unwrap();
+        let stopped = write_list(&root, "f", 0, &AtomicBool::new(true), &mut Vec::new());
+        assert_eq!(stopped.map_err(|error| error.kind()), Err(io::ErrorKind::Interrupted));
     }
 
     #[test]

@@ -60,15 +60,6 @@ pub(crate) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
     name
 }
 
-/// Whether a name has a number as [`numbered`] adds it.
-pub(crate) fn is_numbered(name: &[u8]) -> bool {
-    let number = name.strip_suffix(b"~").and_then(|name| {
-        let at = name.iter().rposition(|byte| !byte.is_ascii_digit())?;
-        (at + 1 < name.len()).then_some(name.get(..=at)?)
-    });
-    number.is_some_and(|name| name.ends_with(b".~"))
-}
-
 /// Whether the name is in the folder of working files at the top of a receiver's folder. Some file
 /// systems are case-insensitive.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
@@ -113,14 +104,6 @@ mod tests {
             "photos.0000000000001234.7.slowlight.tar/x",
         ] {
             assert!(!is_pack(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_recognised() {
-        assert!(is_numbered(&numbered(b"a/b", 1)) && is_numbered(&numbered(b"", 120)));
-        for name in ["", "~", "a~", "a.~~", "a.~x~", "a~1~", "a.~1", "a.1~"] {
-            assert!(!is_numbered(name.as_bytes()), "{name}");
         }
     }
 

@@ -246,8 +246,7 @@ pub(crate) fn modified(metadata: &Metadata) -> Modified {
     Modified { secs: metadata.mtime(), nanos }
 }
 
-/// Kind of what is at a path, with these properties.
-pub(crate) fn kind(source: &Path, metadata: &Metadata) -> Result<Kind, SkipReason> {
+fn kind(source: &Path, metadata: &Metadata) -> Result<Kind, SkipReason> {
     let kind = metadata.file_type();
     if kind.is_dir() {
         // Its listing fails separately if it cannot be read.

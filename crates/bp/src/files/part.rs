@@ -86,6 +86,10 @@ impl Files {
         let result = match (result, state) {
             (Ok(result), state) => (result, state),
             (Err(EffectError::NotFound), PartState::Looking) => return self.renamed(taking),
+            // No other name would help.
+            (Err(error @ EffectError::Failed(_)), PartState::Renaming(_)) => {
+                return self.set_aside(taking, error);
+            }
             (Err(error), PartState::Renaming(PartNames { left, .. })) => {
                 return self.choose(taking, left, error);
             }

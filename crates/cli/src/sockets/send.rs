@@ -54,17 +54,10 @@ pub(crate) struct Args {
 
     /// Send only what the receiver does not have with the same content, mode and time
     ///
-    /// It lists what it has, with digests: one round trip. It has to run with --serve, and receive
+    /// It lists what it has, with digests: two round trips. It has to run with --serve, and receive
     /// Saratoga.
     #[arg(long, conflicts_with_all = ["watch", "node", "via"], help_heading = scope::FOLDERS)]
     checksum: bool,
-
-    /// Then delete what only the receiver has in these folders; it has to run with --allow-delete
-    ///
-    /// Only files and links are deleted, after all else was delivered. Nothing is if files were
-    /// left out here, except by --exclude, which protects files there, too.
-    #[arg(long, requires = "checksum", help_heading = scope::FOLDERS)]
-    delete: bool,
 
     #[command(flatten)]
     watch: WatchOptions,
@@ -241,7 +234,6 @@ impl Args {
             batch: self.batch,
             watch: self.watch,
             compares: self.checksum,
-            deletes: self.delete,
             packs: Arc::default(),
             put: None,
         };

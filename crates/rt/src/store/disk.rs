@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -82,6 +83,8 @@ pub(super) struct Disk {
     pub(super) access: Access,
     /// Unpacks received packs below the root, if they are to be unpacked.
     pub(super) unpacker: Option<Unpacker>,
+    /// Whether the store is being closed, so that nobody takes a list any more.
+    pub(super) is_closing: AtomicBool,
     /// Name below [`Area::Files`] of the spool, hidden from listings.
     pub(super) hidden: &'static str,
 }
@@ -239,7 +242,8 @@ impl Disk {
             let options = options.read(true).write(true).create(true).truncate(true);
             let file = self.spool.open_with(LIST, options)?.into_std();
             self.spool.remove_file(LIST)?;
-            tree::write_list(&self.files, listed, unpacker.umask(), &mut BufWriter::new(&file))?;
+            let (umask, stop) = (unpacker.umask(), &self.is_closing);
+            tree::write_list(&self.files, listed, umask, stop, &mut BufWriter::new(&file))?;
             let len = file.metadata()?.len();
             Ok((file, Found { len, modified: None, state: None }))
         };

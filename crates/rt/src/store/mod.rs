@@ -13,13 +13,13 @@ mod worker;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use engine::{
     Completion, EffectError, FileId, FileName, MemoryStore, OpenMode, StoreEffect, Ticket,
 };
@@ -64,6 +64,9 @@ pub enum RecordsIn {
     /// A log in segments, in which concurrent changes share one sync.
     Log,
 }
+
+/// Lists that wait until they are made; each may take long.
+const LISTS_MAX: usize = 8;
 
 /// Threads that sync files: concurrent syncs share the file system's work.
 const SYNCS: usize = 4;
@@ -198,6 +201,7 @@ struct Shared {
 impl Drop for Shared {
     /// Waits until started effects are done.
     fn drop(&mut self) {
+        self.disk.is_closing.store(true, Ordering::Relaxed);
         self.workers.clear();
         for thread in self.threads.drain(..) {
             // A worker that panicked has reported it.
@@ -267,12 +271,13 @@ impl FileStore {
             records,
             access: config.access.clone(),
             unpacker,
+            is_closing: AtomicBool::new(false),
             hidden: FileName::SPOOL_DIRECTORY,
         });
         let (syncs, to_sync) = unbounded();
         let (computations, to_compute) = unbounded();
         let (packs, to_unpack) = unbounded();
-        let (lists, to_list) = unbounded();
+        let (lists, to_list) = bounded(LISTS_MAX);
         let mut workers = Vec::new();
         let mut threads = Vec::new();
         for number in 0..=config.threads.max(1) {

@@ -27,6 +27,8 @@ pub(super) fn reason(error: &io::Error) -> EffectError {
         Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP | Errno::XDEV) => {
             EffectError::NotAllowed
         }
+        // A name that the file system has no characters for.
+        Some(Errno::ILSEQ) => EffectError::NotAllowed,
         Some(Errno::NAMETOOLONG) => EffectError::NameTooLong,
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => EffectError::NoSpace,
         // cap-std refuses a path that leaves its area with an error without a system code.

@@ -125,6 +125,8 @@ pub(super) struct Unpacking {
     ticket: Ticket,
     from: FileName,
     to: FileName,
+    /// Whether the engine would try another name if this one cannot be given.
+    is_named_anew: bool,
     answers: Arc<Answers>,
 }
 
@@ -208,15 +210,26 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
         if let StoreEffect::Filestore { ticket, request } = &job.effect
             && let Some((from, to)) = disk.to_unpack(request)
         {
-            let (ticket, from, to) = (*ticket, from.clone(), to.clone());
-            let _ = others.packs.send(Unpacking { ticket, from, to, answers: job.answers });
+            let unpacking = Unpacking {
+                ticket: *ticket,
+                from: from.clone(),
+                to: to.clone(),
+                is_named_anew: matches!(request, FilestoreRequest::RenameFile { .. }),
+                answers: job.answers,
+            };
+            let _ = others.packs.send(unpacking);
             continue;
         }
         if let StoreEffect::Open { ticket, name, mode } = &job.effect
             && let Some(file) = job.opens.filter(|_| disk.is_listed(name, *mode))
         {
             let (ticket, name, files) = (*ticket, name.clone(), Arc::clone(&worker.files));
-            let _ = others.lists.send(Listing { ticket, file, name, files, answers: job.answers });
+            let listing = Listing { ticket, file, name, files, answers: job.answers };
+            if let Err(error) = others.lists.try_send(listing) {
+                let Listing { ticket, answers, .. } = error.into_inner();
+                let answer = Err(EffectError::Failed("other lists are being made".into()));
+                answers.give(Done { ticket, answer, size: 0, failed_to_open: Some(file) });
+            }
             continue;
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
@@ -304,10 +317,13 @@ pub(super) fn compute(queue: &Receiver<Computation>) {
 
 /// Unpacks received packs until the queue is closed.
 pub(super) fn unpack(disk: &Disk, queue: &Receiver<Unpacking>) {
-    for Unpacking { ticket, from, to, answers } in queue {
-        let answer = disk.unpack(&from).map(|()| Completion::Done);
-        if let Err(error) = &answer {
+    for Unpacking { ticket, from, to, is_named_anew, answers } in queue {
+        let mut answer = disk.unpack(&from).map(|()| Completion::Done);
+        if let Err(error) = &mut answer {
             tracing::warn!("cannot unpack {:?}: {error}", to.path());
+            if is_named_anew {
+                *error = EffectError::Failed(format!("it cannot be unpacked: {error}"));
+            }
         }
         answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
     }

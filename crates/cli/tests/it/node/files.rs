@@ -124,6 +124,33 @@ fn long_files_resume_after_each_kill() {
 }
 
 #[test]
+fn folders_that_are_refused_stay_in_the_node() {
+    let files = Files::new(2);
+    let folder = files.row.folder.path().join("f");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), "new").unwrap();
+    fs::create_dir(files.inbox.join("f")).unwrap();
+    fs::write(files.inbox.join("f/file"), "old").unwrap();
+    let sent = files.row.bp(1, &["send", "ipn:2.1", folder.to_str().unwrap()]);
+    assert!(sent.status.success(), "{}", text(&sent));
+    let inbox = files.inbox.to_str().unwrap();
+    // A payload that is received after the folder.
+    let last = files.row.folder.path().join("last");
+    fs::write(&last, "the last").unwrap();
+    let sent = files.row.bp(1, &["send", "ipn:2.1", last.to_str().unwrap()]);
+    assert!(sent.status.success(), "{}", text(&sent));
+    let received = files.row.bp(2, &["recv", "1", inbox, "--existing", "fail", "--count", "1"]);
+    assert_eq!(received.status.code(), Some(1), "{}", text(&received));
+    assert!(text(&received).contains("cannot be unpacked"), "{}", text(&received));
+    assert_eq!(contents(&files.inbox.join("f")), [b"old"]);
+    assert_eq!(contents(&files.inbox), [b"the last"]);
+    // With another policy it is delivered.
+    files.receive(2, "1");
+    assert_eq!(fs::read(files.inbox.join("f/file")).unwrap(), b"new");
+    assert_eq!(fs::read(files.inbox.join("f/file.~1~")).unwrap(), b"old");
+}
+
+#[test]
 fn folders_cross_in_bundles() {
     let files = Files::new(2);
     let photos = photos(files.row.folder.path());

@@ -340,51 +340,23 @@ fn only_what_differs_is_sent_to_a_receiver_that_lists() {
 }
 
 #[test]
-fn what_only_the_receiver_has_is_deleted_on_request() {
+fn the_list_decides_and_not_what_an_earlier_run_delivered() {
     let place = Place::new();
-    let photos = photos(&place.here(""));
-    let (_receiver, address) = place.recv_any(LISTEN, &["--serve", "--allow-delete"]);
-    delivered(send(&place, "cfdp", &[&photos], &address, &["--checksum"]));
-    let there = place.root("photos");
-    for name in ["b.jpg", "raw/c"] {
-        fs::remove_file(photos.join(name)).unwrap();
+    let folder = place.here("f");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..8 {
+        make(&folder.join(number.to_string()), 400_000);
     }
-    // These stay: moved aside, excluded, or of another folder.
-    for name in ["a.~1~", "kept.tmp", "../other"] {
-        fs::write(there.join(name), name).unwrap();
-    }
-    let deletes = ["--checksum", "--delete", "--exclude", "*.tmp", "--exclude", "dangling"];
-    let dry = send(&place, "cfdp", &[&photos], &address, &[&deletes[..], &["--dry-run"]].concat());
-    let dry = dry.end();
-    assert!(dry.out.contains("delete photos/b.jpg\n"), "{}", dry.out);
-    assert!(there.join("b.jpg").exists());
-    // Something is left out, which may be there.
-    fs::write(photos.join("z"), "new").unwrap();
-    rustix_mkfifo(&photos.join("pipe"));
-    let ended = send(&place, "ltp", &[&photos], &address, &deletes).end();
-    assert!(ended.message.contains("nothing will be deleted"), "{}", ended.message);
-    assert!(there.join("b.jpg").exists() && there.join("z").exists());
-    fs::remove_file(photos.join("pipe")).unwrap();
-    let ended = send(&place, "ltp", &[&photos], &address, &deletes).end();
-    assert_eq!(ended.code, Some(0), "{}", ended.message);
-    let expected = "deleted at the receiver: photos/b.jpg, photos/raw/c";
-    assert!(ended.message.contains(expected), "{}", ended.message);
-    let mut theirs = tree(&there);
-    for name in ["a.~1~", "kept.tmp"] {
-        assert!(theirs.remove(Path::new(name)).is_some(), "{name}");
-    }
-    assert_eq!(theirs.keys().collect::<Vec<_>>(), tree(&photos).keys().collect::<Vec<_>>());
-    assert!(place.root("other").exists());
-
-    // A receiver that does not permit it keeps its files.
-    let other = Place::new();
-    let (_receiver, address) = other.recv_any(LISTEN, &["--serve"]);
-    fs::create_dir(other.root("photos")).unwrap();
-    fs::write(other.root("photos/only-there"), "x").unwrap();
-    let ended = send(&place, "cfdp", &[&photos], &address, &deletes).end();
-    assert_eq!(ended.code, Some(1), "{}", ended.message);
-    assert!(ended.message.contains("it needs `recv --allow-delete`"), "{}", ended.message);
-    assert!(other.root("photos/only-there").exists() && other.root("photos/z").exists());
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve"]);
+    let slow = ["--rate", "4 Mbit/s"];
+    let sender = send(&place, "ltp", &[&folder], &address, &slow);
+    await_that("a pack is delivered", || has_delivered(&place.here("state")));
+    sender.kill();
+    let lost = place.root("f/0");
+    assert!(lost.exists());
+    fs::remove_file(lost).unwrap();
+    delivered(send(&place, "ltp", &[&folder], &address, &["--checksum", "--rate", "40 Mbit/s"]));
+    assert_eq!(tree(&place.root("f")), tree(&folder));
 }
 
 #[test]
@@ -394,6 +366,6 @@ fn a_receiver_that_does_not_serve_gives_no_list() {
     let photos = photos(&place.here(""));
     let sender = send(&place, "ltp", &[&photos], &address, &["--checksum"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.message);
-    assert!(sender.message.contains("it needs `recv --serve`"), "{}", sender.message);
+    assert!(sender.message.contains("It has to run with --serve"), "{}", sender.message);
     assert_eq!(tree(&place.root("")).len(), 0);
 }

@@ -79,22 +79,15 @@ impl Journal {
         pack_bytes: u64,
         set: u64,
     ) -> Result<(Self, Vec<Entry>)> {
-        let earlier: Option<Packs> =
-            read(&folder.join(PACKS))?.and_then(|text| serde_json::from_slice(&text).ok());
+        let earlier = packs(folder)?;
         let path = folder.join(DELIVERED);
-        let mut delivered = read(&path)?.unwrap_or_default();
-        // Without its end, a number may be another one.
-        delivered
-            .truncate(delivered.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+        let mut delivered = delivered(&path)?;
         if earlier.is_none() {
             delivered.clear();
         }
         let is_resumed = earlier.is_some();
         let mut stored = earlier.unwrap_or(Packs { set, next: 1, packs: BTreeMap::new() });
-        let numbers: BTreeSet<u32> = String::from_utf8_lossy(&delivered)
-            .lines()
-            .filter_map(|line| line.parse().ok())
-            .collect();
+        let numbers = numbers(&delivered);
         // A number that was noted is not used again.
         stored.next = numbers.iter().map(|number| number + 1).fold(stored.next, u32::max);
         let (planned, earlier) = {
@@ -143,6 +136,17 @@ impl Journal {
         Ok((journal, rest))
     }
 
+    /// Forgets which packs earlier runs delivered, if their receiver says itself what it has.
+    pub(crate) fn forget_delivered(folder: &Path) -> Result<()> {
+        let Some(mut stored) = packs(folder)? else { return Ok(()) };
+        for number in numbers(&delivered(&folder.join(DELIVERED))?) {
+            stored.packs.remove(&number);
+            stored.next = stored.next.max(number + 1);
+        }
+        store(folder, &stored)?;
+        fs::write(folder.join(DELIVERED), b"").context("cannot forget what was delivered")
+    }
+
     /// Plans packs of these entries, and stores the plan. Returns their numbers.
     pub(crate) fn add(&mut self, entries: Vec<Entry>) -> Result<Vec<u32>> {
         let before = self.waiting.len();
@@ -152,16 +156,7 @@ impl Journal {
             self.stored.packs.insert(number, plan);
             self.waiting.push(number);
         }
-        let path = self.folder.join(PACKS);
-        let new = path.with_extension("json.new");
-        let write = || -> io::Result<()> {
-            let mut file = io::BufWriter::new(File::create(&new)?);
-            serde_json::to_writer(&mut file, &self.stored)?;
-            file.into_inner()?.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(&self.folder)?.sync_all()
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))?;
+        store(&self.folder, &self.stored)?;
         if self.waiting.len() == self.stored.packs.len() {
             // No stored pack was delivered.
             self.delivered.set_len(0).context("cannot forget what was delivered")?;
@@ -215,6 +210,37 @@ impl Journal {
 
 fn is_folder(entry: &Entry) -> bool {
     matches!(entry.kind, Kind::Directory)
+}
+
+/// Packs of an earlier run, if there was one.
+fn packs(folder: &Path) -> Result<Option<Packs>> {
+    Ok(read(&folder.join(PACKS))?.and_then(|text| serde_json::from_slice(&text).ok()))
+}
+
+/// Stores packs in place of those of an earlier run.
+fn store(folder: &Path, packs: &Packs) -> Result<()> {
+    let path = folder.join(PACKS);
+    let new = path.with_extension("json.new");
+    let write = || -> io::Result<()> {
+        let mut file = io::BufWriter::new(File::create(&new)?);
+        serde_json::to_writer(&mut file, packs)?;
+        file.into_inner()?.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whole lines of the file with the numbers of delivered packs: without its end, a number may be
+/// another one.
+fn delivered(path: &Path) -> Result<Vec<u8>> {
+    let mut lines = read(path)?.unwrap_or_default();
+    lines.truncate(lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+    Ok(lines)
+}
+
+fn numbers(lines: &[u8]) -> BTreeSet<u32> {
+    String::from_utf8_lossy(lines).lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 /// Content of a file, if there is one.
@@ -279,6 +305,21 @@ mod tests {
         // Perhaps it has the pack that was under way.
         let (names, _, _) = open(&[("a", "2")]);
         assert_eq!(names, ["c", "a"]);
+    }
+
+    #[test]
+    fn deliveries_are_forgotten_and_packs_under_way_are_not() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, folder) = (place.path(), place.path().join("f"));
+        let found = entries(&folder, &[("a", "1"), ("b", "1"), ("c", "1")]);
+        Journal::forget_delivered(state).unwrap();
+        let mut journal = Journal::open(state, found.clone(), 4096, 7).unwrap();
+        journal.deliver(1).unwrap();
+        drop(journal);
+        Journal::forget_delivered(state).unwrap();
+        let journal = Journal::open(state, found, 4096, 8).unwrap();
+        assert_eq!(waiting(&journal), ["b", "c", "a"]);
+        assert_eq!((journal.set(), journal.waiting()), (7, &[2, 3, 4][..]));
     }
 
     #[test]

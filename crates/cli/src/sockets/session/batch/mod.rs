@@ -24,7 +24,6 @@ use transport::{Ended, Event, SendRequest, TransferId, Transport};
 use tree::{Entry, Pack, Scan, ScanOptions};
 
 pub(crate) use self::journal::Journal;
-use self::lists::Compared;
 use self::outbox::Outbox;
 pub(crate) use self::outbox::WatchOptions;
 use super::client::{self, Opened};
@@ -100,8 +99,6 @@ pub(crate) struct SendBatch {
     pub(crate) watch: WatchOptions,
     /// Whether what the receiver has is left out.
     pub(crate) compares: bool,
-    /// Whether what only the receiver has is deleted.
-    pub(crate) deletes: bool,
     pub(crate) packs: Arc<rt::Packs>,
     /// The request to a CFDP entity, without names, if there is one.
     pub(crate) put: Option<PutRequest>,
@@ -236,19 +233,20 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if outbox.is_none() {
         print_skipped(&scan, &screen);
     }
-    let mut compared = Compared::default();
+    let stop = stop_flag()?;
+    let mut there = Counts::default();
     if job.wish.compares && job.ends.group.is_some() {
         screen.print("groups list nothing: everything is sent");
     } else if job.wish.compares {
-        let Some(found) = lists::compare(&job, &mut scan, &screen)? else {
+        let Some(found) = lists::leave_out(&job, &mut scan, &screen, &stop)? else {
+            screen.print("stopped");
             return Ok(Exit::Failed.into());
         };
-        compared = found;
-        screen.print(format_args!("there already: {}", compared.there));
+        there = found;
+        screen.print(format_args!("there already: {there}"));
     }
-    let Compared { there, others } = compared;
     if job.wish.batch.dry_run {
-        return list(&scan, &others);
+        return list(&scan);
     }
     let Opened { mut runner, place, is_one_way, .. } =
         client::open(&mut job).map_err(transfer::usage)?;
@@ -268,7 +266,13 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     let journal = match &outbox {
         // The queue has the rest.
         Some(_) => Journal::resume(folder, scan.entries, sizes.pack, set)?.0,
-        None => Journal::open(folder, scan.entries, sizes.pack, set)?,
+        None => {
+            if job.wish.compares {
+                // The receiver has said what it has.
+                Journal::forget_delivered(folder)?;
+            }
+            Journal::open(folder, scan.entries, sizes.pack, set)?
+        }
     };
     let mut client = Client::new(job, &runner, screen, journal, counts, sizes);
     client.there = there;
@@ -278,7 +282,6 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     }
     client.watch.is_one_way = is_one_way;
     client.begin()?;
-    let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
     if let Runner::Socket(driver) = &mut runner {
         leave(driver, &client.to_cancel(), client.job.options.light_time())?;
@@ -292,12 +295,6 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     }
     if client.is_proven() {
         choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
-    }
-    let is_over = matches!(client.phase, Phase::Over(..)) && client.failed == 0;
-    if is_over && client.is_confirmed && !others.is_empty() {
-        client.bar.clear();
-        lists::delete(&client.job, &others, &client.screen)?;
-        client.screen.print(format_args!("deleted at the receiver: {}", others.join(", ")));
     }
     client.end()
 }
@@ -319,8 +316,8 @@ pub(crate) fn print_skipped(scan: &Scan, screen: &Screen) {
     }
 }
 
-/// Lists what would be sent and deleted.
-fn list(scan: &Scan, to_delete: &[String]) -> Result<ExitCode> {
+/// Lists what would be sent.
+fn list(scan: &Scan) -> Result<ExitCode> {
     use std::io::Write as _;
 
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -335,9 +332,6 @@ fn list(scan: &Scan, to_delete: &[String]) -> Result<ExitCode> {
                     writeln!(out, "{:>14} {name} -> {}", "", target.escape_debug())?;
                 }
             }
-        }
-        for name in to_delete {
-            writeln!(out, "{:>14} {}", "delete", name.escape_debug())?;
         }
         writeln!(out, "{}", Counts::new(scan))?;
         out.flush()
