@@ -99,7 +99,7 @@ impl Engine for Toy {
 }
 
 struct Place {
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
     driver: Driver<Toy>,
 }
 
@@ -116,7 +116,7 @@ fn driver_on(listen: &str, toy: Toy, path: PathInfo) -> Place {
         tick: Duration::from_millis(5),
         ..Config::new(listen.parse().unwrap(), path)
     };
-    Place { _directory: directory, driver: Driver::new(config, toy, store, waker).unwrap() }
+    Place { directory, driver: Driver::new(config, toy, store, waker).unwrap() }
 }
 
 fn run_until(
@@ -241,7 +241,7 @@ fn store_effects_complete_before_the_end() {
     let stop = AtomicBool::new(true);
     place.driver.run(&stop, |_, _, _| Control::Continue).unwrap();
     assert_eq!(place.driver.engine().done.len(), 8);
-    let path = place.driver.store.as_ref().unwrap().root().unwrap().join("a");
+    let path = place.directory.path().join("a");
     assert_eq!(std::fs::metadata(path).unwrap().len(), 8 << 20);
 }
 
