@@ -73,7 +73,7 @@ pub use names::{is_pack, pack_name};
 pub use pack::{Pack, ReadError};
 pub use patterns::Patterns;
 pub use plan::{Plan, plan};
-pub use scan::{Scan, ScanError, ScanOptions, SkipReason, Skipped, scan};
+pub use scan::{Scan, ScanError, ScanOptions, SkipReason, Skipped, is_content, scan};
 pub use unpack::{
     Refusal, Refused, Renamed, Unpacked, Unpacker, is_same_content, process_umask, set_aside,
 };

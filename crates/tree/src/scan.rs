@@ -231,6 +231,13 @@ impl Entry {
     }
 }
 
+/// Whether a path means the content of a folder, as `.` and `a/.` do: names below it have no common
+/// first part.
+#[must_use]
+pub fn is_content(path: &Path) -> bool {
+    top(path).is_none()
+}
+
 /// Common first part of the names below a path; `None` if the path means the content of a folder.
 fn top(path: &Path) -> Option<&OsStr> {
     let bytes = path.as_os_str().as_bytes();

@@ -340,6 +340,19 @@ fn only_what_differs_is_sent_to_a_receiver_that_lists() {
 }
 
 #[test]
+fn the_content_of_a_folder_goes_below_the_given_name() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve"]);
+    let content = photos.join(".");
+    let remote = ["--remote", "backup/of", "--checksum"];
+    delivered(send(&place, "cfdp", &[&content], &address, &remote));
+    assert_eq!(tree(&place.root("backup/of")), tree(&photos));
+    let again = delivered(send(&place, "cfdp", &[&content], &address, &remote));
+    assert_eq!((&again["files"], &again["there_files"]), (&0.into(), &8.into()), "{again}");
+}
+
+#[test]
 fn the_list_decides_and_not_what_an_earlier_run_delivered() {
     let place = Place::new();
     let folder = place.here("f");
@@ -352,9 +365,8 @@ fn the_list_decides_and_not_what_an_earlier_run_delivered() {
     let sender = send(&place, "ltp", &[&folder], &address, &slow);
     await_that("a pack is delivered", || has_delivered(&place.here("state")));
     sender.kill();
-    let lost = place.root("f/0");
-    assert!(lost.exists());
-    fs::remove_file(lost).unwrap();
+    assert!(fs::read_dir(place.root("f")).unwrap().count() > 0);
+    clear(&place.root(""));
     delivered(send(&place, "ltp", &[&folder], &address, &["--checksum", "--rate", "40 Mbit/s"]));
     assert_eq!(tree(&place.root("f")), tree(&folder));
 }

@@ -126,7 +126,9 @@ impl SendBatch {
             let mut name = below.path().as_bytes().to_vec();
             match self.paths.as_slice() {
                 // The only path gets the name itself.
-                [_] => name.extend(entry.name.iter().skip_while(|byte| **byte != b'/')),
+                [path] if !tree::is_content(path) => {
+                    name.extend(entry.name.iter().skip_while(|byte| **byte != b'/'))
+                }
                 _ => {
                     name.push(b'/');
                     name.extend(&entry.name);
