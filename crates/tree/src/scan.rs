@@ -231,8 +231,8 @@ impl Entry {
     }
 }
 
-/// Whether a path means the content of a folder, as `.` and `a/.` do: names below it have no common
-/// first part.
+/// Whether a path means the content of a folder, as `.` and `a/.` do: names below it have no
+/// common first part.
 #[must_use]
 pub fn is_content(path: &Path) -> bool {
     top(path).is_none()

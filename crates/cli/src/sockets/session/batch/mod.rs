@@ -127,7 +127,7 @@ impl SendBatch {
             match self.paths.as_slice() {
                 // The only path gets the name itself.
                 [path] if !tree::is_content(path) => {
-                    name.extend(entry.name.iter().skip_while(|byte| **byte != b'/'))
+                    name.extend(entry.name.iter().skip_while(|byte| **byte != b'/'));
                 }
                 _ => {
                     name.push(b'/');
