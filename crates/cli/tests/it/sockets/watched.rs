@@ -136,6 +136,7 @@ fn refused_files_are_tried_again_and_hold_up_no_others() {
     let (receiver, address) = place.recv("ltp", LISTEN, &[]);
     make(&outbox.join("taken"), 1000);
     let sender = watch(&place, &address, &["--protocol", "ltp"]);
+    await_that("the first sender watches", || status(&place).is_some());
     let outbox_again = outbox.display().to_string();
     let second = program(&["send", "--watch", &outbox_again, "127.0.0.1:9"]).output().unwrap();
     let message = String::from_utf8_lossy(&second.stderr);
