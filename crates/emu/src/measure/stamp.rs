@@ -108,19 +108,20 @@ pub(super) fn received(socket: &TcpStream) -> io::Result<u64> {
 
 /// Buffer for one control message, with its alignment.
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; CONTROL as usize]);
+/// C libraries differ in the type of such a length, and all take this one.
+const CONTROL: u8 = 64;
 
 #[expect(unsafe_code, reason = "control messages that no crate of ours reads")]
 fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<(usize, Duration)> {
     let mut part = libc::iovec { iov_base: datagram.as_mut_ptr().cast(), iov_len: datagram.len() };
-    let mut control = Control([0; 64]);
+    let mut control = Control([0; CONTROL as usize]);
     // SAFETY: `msghdr` is plain data, for which all zeros is a value.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
-    // All of it, as a literal: C libraries differ in the type.
-    message.msg_controllen = 64;
+    message.msg_controllen = CONTROL.into();
     // SAFETY: the message points to memory that is ours and lives until the call returns.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
