@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, Read as _, Write};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
-use rustix::fs::{OFlags, SeekFrom, seek};
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, FileType, SeekFrom, fstat, readlinkat, seek, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -21,7 +22,8 @@ use sha2::{Digest as _, Sha256};
 use crate::entry::{Entry, Kind, Modified, bytes};
 use crate::extents;
 use crate::names::is_reserved;
-use crate::unpack::granted;
+use crate::unpack::content::{is_zero, open};
+use crate::unpack::{Attributes, granted};
 
 /// Ending of the name of every list.
 const ENDING: &str = ".slowlight.list";
@@ -54,7 +56,7 @@ struct Header {
     umask: u32,
 }
 
-/// What a receiver has under one name.
+/// File, folder or link of a receiver.
 #[derive(Debug, Serialize, Deserialize)]
 struct Item {
     /// Name below the one of the list; empty for that one itself.
@@ -231,36 +233,27 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// An entry of a folder; `None` if it cannot be read, or is nothing that is received.
 fn item(folder: &Dir, last: &OsStr, name: &Path, stop: &AtomicBool) -> io::Result<Option<Item>> {
-    let Ok(found) = folder.symlink_metadata(last) else { return Ok(None) };
-    let kind = found.file_type();
-    let modified = |secs, nanos| Modified { secs, nanos: u32::try_from(nanos).unwrap_or_default() };
-    let (state, digest) = if kind.is_file() {
-        // A pipe that took its place does not block.
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default());
-        let Ok(file) = folder.open_with(last, &options) else { return Ok(None) };
-        let file = file.into_std();
-        let found = file.metadata()?;
-        let kind = Kind::File { len: found.len(), extents: None };
-        let Ok(digest) = digest_of(&file, stop) else {
-            return if stop.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(None) };
-        };
-        let modified = modified(found.mtime(), found.mtime_nsec());
-        (State::new(&kind, found.mode() & 0o7777, modified), Some(digest))
-    } else {
-        let kind = if kind.is_dir() {
-            Kind::Directory
-        } else if kind.is_symlink() {
-            let Ok(target) = folder.read_link_contents(last) else { return Ok(None) };
-            Kind::Link { target: target.into_os_string().into_vec() }
-        } else {
-            return Ok(None);
-        };
-        let modified = modified(found.mtime(), found.mtime_nsec());
-        (State::new(&kind, found.mode() & 0o7777, modified), None)
+    let Ok(found) = statat(folder, last, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(None) };
+    let (kind, found, digest) = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => {
+            let Ok(file) = open(folder.as_fd(), last.as_bytes()) else { return Ok(None) };
+            let found = fstat(&file)?;
+            let Ok(digest) = digest_of(&file, stop) else {
+                return if stop.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(None) };
+            };
+            let len = u64::try_from(found.st_size).unwrap_or_default();
+            (Kind::File { len, extents: None }, found, Some(digest))
+        }
+        FileType::Directory => (Kind::Directory, found, None),
+        FileType::Symlink => {
+            let Ok(target) = readlinkat(folder, last, Vec::new()) else { return Ok(None) };
+            (Kind::Link { target: target.into_bytes() }, found, None)
+        }
+        _ => return Ok(None),
     };
+    let Attributes { mode, modified } = Attributes::from(&found);
     let name = name.as_os_str().as_bytes().to_vec();
-    Ok(Some(Item { name, state, digest }))
+    Ok(Some(Item { name, state: State::new(&kind, mode, modified), digest }))
 }
 
 fn stopped() -> io::Error {
@@ -293,7 +286,7 @@ fn digest_of(file: &File, stop: &AtomicBool) -> io::Result<String> {
                 Err(error) => return Err(error),
             }
         }
-        if chunk[..len].iter().any(|byte| *byte != 0) {
+        if !is_zero(&chunk[..len]) {
             digest.update(at.to_le_bytes());
             digest.update(&chunk[..len]);
         }
@@ -341,7 +334,7 @@ mod tests {
     fn stamp(path: &Path, secs: i64) {
         let time = rustix::fs::Timespec { tv_sec: secs, tv_nsec: 5 };
         let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
-        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags).unwrap();
     }
 

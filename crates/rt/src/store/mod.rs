@@ -65,8 +65,8 @@ pub enum RecordsIn {
     Log,
 }
 
-/// Lists that wait until they are made; each may take long.
-const LISTS_MAX: usize = 8;
+/// Lists that wait until they are made. Each may take long, but a sender may request hundreds.
+const LISTS_MAX: usize = 1024;
 
 /// Threads that sync files: concurrent syncs share the file system's work.
 const SYNCS: usize = 4;

@@ -85,8 +85,7 @@ impl<'a> Copier<'a> {
         len: u64,
         extents: &Option<Box<[Extent]>>,
     ) -> io::Result<bool> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat(folder, name, flags, Mode::empty())?);
+        let file = open(folder, name)?;
         let mut end = 0;
         for range in ranges(start, len, extents) {
             if !self.is_hole(&file, end, range.offset)? || !self.is_same_range(&file, &range)? {
@@ -142,6 +141,12 @@ impl<'a> Copier<'a> {
     }
 }
 
+/// Opens a file of a folder for reading. No link is followed, and a pipe does not block.
+pub(crate) fn open(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(openat(folder, name, flags, Mode::empty())?))
+}
+
 /// Whether a file of a folder has the content of another. A link has not: it is not followed.
 ///
 /// # Errors
@@ -175,6 +180,6 @@ fn chunk(buffer: &mut [u8], len: u64) -> &mut [u8] {
     buffer.split_at_mut(len).0
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }

@@ -4,7 +4,7 @@
 //! renamed into place, folders get their permissions and times, and a second call syncs the names.
 //! An interrupted archive can be unpacked again: what is in place already is left as it is.
 
-mod content;
+pub(crate) mod content;
 mod folders;
 pub(crate) mod names;
 
@@ -200,9 +200,9 @@ enum Verdict {
 }
 
 /// Permissions and time that a file gets, or has.
-struct Attributes {
-    mode: u32,
-    modified: Modified,
+pub(crate) struct Attributes {
+    pub(crate) mode: u32,
+    pub(crate) modified: Modified,
 }
 
 impl From<&Stat> for Attributes {

@@ -353,6 +353,19 @@ fn the_content_of_a_folder_goes_below_the_given_name() {
 }
 
 #[test]
+fn hundreds_of_paths_have_lists_of_their_own() {
+    let place = Place::new();
+    let paths: Vec<PathBuf> = (0..300).map(|number| place.here(&format!("{number}.dat"))).collect();
+    paths.iter().for_each(|path| make(path, 10));
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve"]);
+    for files in [300, 0] {
+        let sent = delivered(send(&place, "ltp", &paths, &address, &["--checksum"]));
+        assert_eq!((&sent["files"], &sent["there_files"]), (&files.into(), &(300 - files).into()));
+    }
+}
+
+#[test]
 fn the_list_decides_and_not_what_an_earlier_run_delivered() {
     let place = Place::new();
     let folder = place.here("f");

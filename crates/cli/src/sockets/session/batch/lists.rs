@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use engine::{FileName, Time};
-use transport::protocol::Kind;
+use transport::protocol::{Kind, Protocol};
 use transport::{Event, SendRequest, TransferId, Transport};
 use tree::{Entry, List, Scan, folders_above};
 
@@ -24,7 +24,7 @@ use crate::sockets::transfer::Options;
 const PROTOCOL: &str = "saratoga";
 /// Number of requests under way at a time.
 const REQUESTS_MAX: usize = 256;
-/// Bytes of the lists that arrive at a time. They are held in memory.
+/// Bytes of all lists. They are held in memory.
 const LISTS_MAX: u64 = 512 << 20;
 
 /// Leaves out what the receiver has with the same content, permissions and time. Returns what that
@@ -35,8 +35,10 @@ pub(super) fn leave_out(
     screen: &Screen,
     stop: &AtomicBool,
 ) -> Result<Option<Counts>> {
-    let tops: BTreeSet<String> = scan.entries.iter().filter_map(|it| top(job, it)).collect();
-    let names: Vec<String> = tops.into_iter().collect();
+    let parts = parts(job);
+    let tops: BTreeSet<&str> = scan.entries.iter().filter_map(|it| top(parts, it)).collect();
+    let can_request = |name: &&str| FileName::file(&tree::list_name(name)).is_ok();
+    let names: Vec<String> = tops.into_iter().filter(can_request).map(str::to_owned).collect();
     let folder = tempfile::tempdir().context("cannot make a directory for lists")?;
     screen.print(format_args!("requesting the list of {}", job.ends.to));
     if !request(job, &names, folder.path(), screen, stop)? {
@@ -45,9 +47,9 @@ pub(super) fn leave_out(
     let lists = read(&names, folder.path())
         .with_context(|| format!("{} sent what is no list", job.ends.to))?;
     let is_there = |entry: &Entry| {
-        let list = top(job, entry).and_then(|name| Some((lists.get(&name)?, name)));
+        let list = top(parts, entry).and_then(|name| Some((lists.get(name)?, name)));
         // One that cannot be read any more is named when it is sent.
-        list.is_some_and(|(list, name)| list.has(entry, &name, stop).unwrap_or(false))
+        list.is_some_and(|(list, name)| list.has(entry, name, stop).unwrap_or(false))
     };
     let is_stopped = || stop.load(Ordering::Relaxed);
     let found = scan.entries.iter().map(|entry| !is_stopped() && is_there(entry));
@@ -80,19 +82,21 @@ fn read(names: &[String], folder: &Path) -> Result<BTreeMap<String, List>> {
     names.iter().enumerate().map(list).collect()
 }
 
-/// Name at the receiver that has a list of its own: that of the only path, or the first part below
-/// the folder that gets several. One that cannot be requested has none.
-fn top(job: &Job<SendBatch>, entry: &Entry) -> Option<String> {
+/// Number of parts of the names at the receiver that have a list of their own: that of the only
+/// path, or the names below the folder that gets several.
+fn parts(job: &Job<SendBatch>) -> usize {
     let below = job.wish.below.as_deref().and_then(|below| FileName::file(below).ok());
     let below = below.map_or(0, |below| below.path().split('/').count());
-    let parts = match job.wish.paths.as_slice() {
+    match job.wish.paths.as_slice() {
         [_] => below.max(1),
         _ => below + 1,
-    };
-    let mut slashes = entry.name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-    let end = slashes.nth(parts - 1).map_or(entry.name.len(), |(at, _)| at);
-    let name = str::from_utf8(&entry.name[..end]).ok()?;
-    FileName::file(&tree::list_name(name)).ok().map(|_| name.to_owned())
+    }
+}
+
+/// First parts of an entry's name; `None` if they are not UTF-8.
+fn top(parts: usize, entry: &Entry) -> Option<&str> {
+    let top = folders_above(&entry.name).nth(parts - 1).unwrap_or(&entry.name);
+    str::from_utf8(top).ok()
 }
 
 /// Requests the lists of these names into a folder. Returns whether all are there: not if the
@@ -104,16 +108,15 @@ fn request(
     screen: &Screen,
     stop: &AtomicBool,
 ) -> Result<bool> {
-    let mut options = Options {
-        protocol: PROTOCOL.parse()?,
+    let protocol: Protocol = PROTOCOL.parse()?;
+    let is_own = batch.options.protocol.kind == protocol.kind;
+    let options = Options {
+        protocol,
         profile: None,
-        mib: None,
+        mib: batch.options.mib.clone().filter(|_| is_own),
         udp_lite: false,
         ..batch.options.clone()
     };
-    if batch.options.protocol.kind == options.protocol.kind {
-        options.mib = batch.options.mib.clone();
-    }
     let ends = Ends { entity: None, ..batch.ends };
     let root = folder.to_owned();
     let wish = Wish::Get { remote: String::new(), root, name: String::new(), takes: false };
@@ -129,6 +132,7 @@ fn request(
         names,
         waiting: (0..names.len()).collect(),
         active: BTreeMap::new(),
+        bytes: 0,
         failure: None,
         over: None,
     };
@@ -152,6 +156,8 @@ struct Requests<'a> {
     /// Numbers of the names that were not requested yet.
     waiting: VecDeque<usize>,
     active: BTreeMap<TransferId, usize>,
+    /// Bytes of the lists that have arrived.
+    bytes: u64,
     /// Why one of them has not arrived.
     failure: Option<String>,
     /// When all had arrived.
@@ -167,12 +173,9 @@ impl Requests<'_> {
     ) -> rt::Control {
         match event {
             rt::Event::Tick => {
-                let sizes = transport.transfers().into_iter().filter_map(|report| report.size);
-                if sizes.sum::<u64>() > LISTS_MAX {
-                    self.failure = Some(
-                        "the lists are longer than 512 MiB; send the subfolders one by one"
-                            .to_owned(),
-                    );
+                let arriving = transport.transfers().into_iter().filter_map(|report| report.size);
+                if self.bytes + arriving.sum::<u64>() > LISTS_MAX {
+                    self.fail("the lists are longer than 512 MiB; send the subfolders one by one");
                 }
                 self.watch.observe(now, transport, true, self.screen);
                 if self.over.is_none() {
@@ -182,17 +185,20 @@ impl Requests<'_> {
             rt::Event::Refused(address) => self.watch.on_refused(address, self.screen),
             rt::Event::Contact(contact) => {
                 if self.watch.on_contact(now, contact, self.screen) {
-                    self.failure = Some(NO_CONTACT.to_owned());
+                    self.fail(NO_CONTACT);
                 }
             }
             rt::Event::Indication(event) => self.event(transport.reported(event)),
             rt::Event::NewPeer { .. } => {}
         }
-        if self.over.is_none() && transport.is_ready() {
-            self.failure = self.advance(now, transport).err().map(|error| format!("{error:#}"));
+        if self.over.is_none()
+            && transport.is_ready()
+            && let Err(error) = self.advance(now, transport)
+        {
+            self.fail(format!("{error:#}"));
         }
-        if self.over.is_none() && self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.failure = Some("no list came before --timeout".to_owned());
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.fail("no list came before --timeout");
         }
         let stays = self.over.is_none_or(|since| self.linger.lasts(since, now, transport));
         if stays && self.failure.is_none() { rt::Control::Continue } else { rt::Control::Stop }
@@ -201,8 +207,9 @@ impl Requests<'_> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Ended(ended) => {
+                self.bytes += ended.size;
                 if let (Some(number), Err(why)) = (self.active.remove(&ended.id), &ended.result) {
-                    self.failure = Some(format!(
+                    self.fail(format!(
                         "the receiver gives no list of {}: {why}. It has to run with --serve. If it \
                          does, it may need longer to read its files: give both ends a longer \
                          --inactivity",
@@ -210,7 +217,7 @@ impl Requests<'_> {
                     ));
                 }
             }
-            Event::Abandoned { why, .. } => self.failure = Some(why),
+            Event::Abandoned { why, .. } => self.fail(why),
             Event::Notice(text) => self.screen.print(text),
             Event::Lost(text) => tracing::warn!("{text}"),
             Event::Warning(text) => tracing::warn!("{text}"),
@@ -233,10 +240,14 @@ impl Requests<'_> {
         }
     }
 
-    fn advance(&mut self, now: Time, transport: &mut dyn Transport) -> Result<()> {
-        if let Some(failure) = self.failure.take() {
-            bail!(failure);
+    /// Notes the first reason why a list will not arrive. Once all are there, none matters.
+    fn fail(&mut self, why: impl Into<String>) {
+        if self.over.is_none() {
+            self.failure.get_or_insert_with(|| why.into());
         }
+    }
+
+    fn advance(&mut self, now: Time, transport: &mut dyn Transport) -> Result<()> {
         while self.active.len() < REQUESTS_MAX
             && let Some(number) = self.waiting.pop_front()
         {

@@ -209,12 +209,13 @@ impl Sizes {
         let round_trip = 2 * options.light_time();
         match options.rate.map(Rate::bps).filter(|rate| *rate > 0) {
             Some(rate) => {
-                let bytes = (rate as f64 / 8.0 * round_trip.as_secs_f64()) as u64;
-                let pack = match bytes {
+                let (time, most) = match round_trip {
                     // On a slow link, an urgent file would wait long for a pack of the usual size.
-                    0 => (rate / 8).clamp(PACK_MIN, PACK),
-                    bytes => bytes.clamp(PACK_MIN, PACK_MAX),
+                    Duration::ZERO => (Duration::from_secs(1), PACK),
+                    round_trip => (round_trip, PACK_MAX),
                 };
+                let bytes = (rate as f64 / 8.0 * time.as_secs_f64()) as u64;
+                let pack = bytes.clamp(PACK_MIN, most);
                 // Looks at the window may be this far apart.
                 Self { pack, window: pack.max(rate / 8 / 20) }
             }
@@ -236,7 +237,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         print_skipped(&scan, &screen);
     }
     let stop = stop_flag()?;
-    let mut there = Counts::default();
+    let mut there = None;
     if job.wish.compares && job.ends.group.is_some() {
         screen.print("groups list nothing: everything is sent");
     } else if job.wish.compares {
@@ -244,8 +245,8 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
             screen.print("stopped");
             return Ok(Exit::Failed.into());
         };
-        there = found;
-        screen.print(format_args!("there already: {there}"));
+        screen.print(format_args!("there already: {found}"));
+        there = Some(found);
     }
     if job.wish.batch.dry_run {
         return list(&scan);
@@ -269,7 +270,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         // The queue has the rest.
         Some(_) => Journal::resume(folder, scan.entries, sizes.pack, set)?.0,
         None => {
-            if job.wish.compares {
+            if there.is_some() {
                 // The receiver has said what it has.
                 Journal::forget_delivered(folder)?;
             }
@@ -277,7 +278,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         }
     };
     let mut client = Client::new(job, &runner, screen, journal, counts, sizes);
-    client.there = there;
+    client.there = there.unwrap_or_default();
     if let Some(outbox) = outbox {
         client.monitor = Some(client.monitor(&outbox)?);
         client.outbox = Some(outbox);
