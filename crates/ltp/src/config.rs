@@ -45,9 +45,9 @@ settings! {
         /// Aggregation of small units of client data in a block (CCSDS 734.1-B); `off` neither
         /// sends nor accepts such blocks.
         pub aggregation: Option<Aggregation> as Off<Table> = None,
-        /// Whether reports on part of a block are recorded, so that a restarted engine cancels the
-        /// session. Otherwise a sender may take a block for delivered although each run received
-        /// only a part of it.
+        /// Whether files being sent and received are recorded, so that a restarted engine goes on
+        /// with them. Without records, a sender may take a block for delivered although each run
+        /// of its receiver received only a part of it.
         pub journal: bool as Flag = true,
         /// LTP-T settings, if the engine speaks it: blocks reach their destination via several
         /// engines, and those for other engines are forwarded.

@@ -68,12 +68,12 @@ impl session::Alarm for Alarm {
 /// Purpose of an effect that only LTP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Reads the marks of an earlier run.
+    /// Reads the records of an earlier run.
     Load,
-    /// Records the mark of a session.
-    Mark,
-    /// Records the route of a relayed block.
+    /// Records the parts of a session.
     Record,
+    /// Records the route of a relayed block.
+    Route,
 }
 
 pub(crate) type Job = session::Job<Task>;

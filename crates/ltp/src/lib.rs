@@ -3,8 +3,7 @@
 //! A [`Node`] sends and receives files as blocks, in any number of concurrent sessions. It is an
 //! [`engine::Engine`]: it holds no socket, file or clock. Red data goes to a working file as it
 //! arrives, so that a block may be larger than memory. A report claims the whole red part only
-//! when it is safely stored. A session does not survive a restart of either side: it is cancelled
-//! or restarted.
+//! when it is safely stored. Sessions with red files go on after a restart of either side.
 //!
 //! # States
 //!
@@ -41,9 +40,9 @@ mod incoming;
 mod indication;
 mod intake;
 pub mod ltpt;
-mod marks;
 mod profile;
 mod receiver;
+mod records;
 mod refusal;
 mod reports;
 mod request;
@@ -69,7 +68,7 @@ use std::net::SocketAddr;
 pub use ::session::authentication::{Authentication, Ciphersuite, Key};
 use ::session::path::{Burst, Class, Handle, Pacing, Turn};
 use ::session::recent::Recent;
-use ::session::{Base, Change, Seat, Slots, Turns};
+use ::session::{Base, Change, Guest, Seat, Slots, Turns};
 use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
@@ -84,13 +83,14 @@ pub use self::indication::{
     Block, BlockContent, Cause, Failure, Finished, Indication, Limit, PeerError, Report,
     RequestError, SegmentCounts, Stats,
 };
-pub use self::marks::{RECORD_PREFIX, SPOOL_PREFIX};
 pub use self::profile::profile;
+pub use self::records::{RECORD_PREFIX, SPOOL_PREFIX};
 pub use self::request::{Red, SendRequest};
 pub(crate) use self::session::Session;
 
 use self::core::{Alarm, Core, Job, Peer, Shared, Task};
-use self::marks::Lost;
+use self::receiver::{Receiver, Stored};
+use self::records::{Lost, Sending};
 use self::sender::Sender;
 use self::transport::flow::Flows;
 use self::units::Gathered;
@@ -227,6 +227,12 @@ impl Node {
         self.by_id.len() < self.core.config.limits.sessions
     }
 
+    /// Whether the records of an earlier run were read, and its sessions go on.
+    #[must_use]
+    pub fn is_restored(&self) -> bool {
+        self.lost.is_known
+    }
+
     /// Settings of the engine.
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -263,7 +269,7 @@ impl Node {
             + self.flows.memory()
     }
 
-    /// Sends a file to another engine.
+    /// Sends a file to another engine. A request that an earlier run began goes on.
     ///
     /// # Errors
     /// The request is refused; nothing was started.
@@ -279,6 +285,9 @@ impl Node {
             return self.send_onward(now, &config, request);
         }
         self.check_destination(request.destination)?;
+        if let Some(id) = self.slots.iter().find_map(|session| session.continues(&request)) {
+            return Ok(id);
+        }
         if !self.has_room() {
             return Err(RequestError::TooManySessions);
         }
@@ -449,15 +458,60 @@ impl Node {
                 Vec::new()
             }
         };
-        self.lost.restore(&mut self.core, &records);
-        for (id, red) in marks::restore_done(&mut self.core, &records) {
+        self.lost.is_known = true;
+        for (id, red) in records::restore_done(&mut self.core, &records) {
             let (max, left) = (self.core.config.limits.closed, Left::Safe(red));
             self.closed.insert_within(max, id, Closed { peer: id.originator, left });
+        }
+        for (id, record) in records::receptions(&records) {
+            self.resume_receiving(id, record);
+        }
+        for (id, record) in records::sendings(&records) {
+            self.resume_sending(id, record);
         }
         self.restore_kept(self.core.now, &records);
         if self.lost.len() > 0 {
             self.core.user.indicate(Indication::Interrupted { sessions: self.lost.len() });
         }
+    }
+
+    /// Continues a reception of an earlier run, or makes sure that it is cancelled.
+    fn resume_receiving(&mut self, id: SessionId, record: &Bytes) {
+        let stored = Stored::decode(record).filter(|_| self.has_room());
+        let Some(stored) = stored else {
+            self.lost.add(&mut self.core, id);
+            return;
+        };
+        if self.closed.contains(&id) {
+            // The file has its name.
+            records::forget_reception(&mut self.core, id);
+            return;
+        }
+        let peer = Peer::new(id, self.core.config.remote(id.originator).clone());
+        let path = peer.remote.path;
+        let guest = Guest {
+            host: self.core.shared.paths.host(path.unwrap_or_default()),
+            is_known: path.is_some(),
+        };
+        let handle = self.slots.reserve();
+        let base = Base::new(&mut self.core.shared.paths, handle, path, self.core.now);
+        let receiver = Receiver::resumed(base, peer, &mut self.core, stored);
+        self.core.shared.places.enter(handle, self.core.now, guest);
+        self.fill(handle, id, Session::Receiver(Box::new(receiver)));
+        self.settle(handle);
+    }
+
+    /// Continues to send a file of an earlier run.
+    fn resume_sending(&mut self, id: SessionId, record: &Bytes) {
+        let sending = Sending::decode(record).filter(|_| self.has_room());
+        let Some(sending) = sending else {
+            records::forget_sending(&mut self.core, id);
+            return;
+        };
+        let (base, mut peer) = self.new_session(self.core.now, sending.request.destination);
+        peer.session = id;
+        let sender = Sender::resumed(base, peer, sending, &mut self.core);
+        self.begin(sender);
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {

@@ -12,6 +12,7 @@ mod filing;
 mod memory;
 mod relaying;
 mod reporting;
+mod resuming;
 mod sink;
 
 use bytes::Bytes;
@@ -23,12 +24,13 @@ use session::ranges::Ranges;
 
 use self::extent::{Extent, Misfit, ends_block};
 use self::reporting::Reporting;
+pub(crate) use self::resuming::Stored;
 use self::sink::{Filing, Sink};
 use super::config::Format;
 use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::NAME_MAX;
 use super::indication::{Cause, Failure, Indication, Limit, PeerError, Report};
-use super::marks::Mark;
+use super::records::Record;
 use super::silence::backed_off;
 use super::transport::flow::{Last, Seq};
 use crate::segment::{
@@ -57,7 +59,9 @@ pub(crate) struct Receiver {
     /// Whether the red part is safely stored.
     is_safe: bool,
     cancel_ack_due: bool,
-    mark: Mark,
+    record: Record,
+    /// Whether it continues one of an earlier run.
+    is_resumed: bool,
     is_half_open: bool,
     /// Number of data segments received.
     segments: u32,
@@ -133,7 +137,8 @@ impl Receiver {
             reporting: Reporting::new(core.first_serial()),
             is_safe: false,
             cancel_ack_due: false,
-            mark: Mark::None,
+            record: Record::default(),
+            is_resumed: false,
             is_half_open: false,
             segments: 0,
             refused: None,
@@ -142,8 +147,9 @@ impl Receiver {
         }
     }
 
+    /// Whether it has ended, and its last record was written.
     pub(crate) fn is_done(&self) -> bool {
-        self.phase == Phase::Done
+        self.phase == Phase::Done && !self.record.is_busy()
     }
 
     pub(crate) fn id(&self) -> SessionId {
@@ -172,7 +178,9 @@ impl Receiver {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.ranges.len() * size_of::<(u64, u64)>() + self.reporting.memory() + self.sink.memory()
+        (self.ranges.len() + self.record.parts().len()) * size_of::<(u64, u64)>()
+            + self.reporting.memory()
+            + self.sink.memory()
     }
 
     /// Processes a data segment.
@@ -342,8 +350,11 @@ impl Receiver {
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
         self.report_repeats(core);
-        let may_report = self.reporting.due.is_empty() || self.ensure_mark(core);
-        while let Some(&serial) = self.reporting.due.front().filter(|_| may_report) {
+        while let Some(&serial) = self.reporting.due.front() {
+            if !self.may_claim(core, serial) {
+                self.record_parts(core);
+                break;
+            }
             self.refresh(core, serial);
             let Some(sent) = self.reporting.reports.get(serial) else {
                 self.reporting.due.pop_front();
@@ -412,15 +423,18 @@ impl Receiver {
             Phase::Cancelling { .. } | Phase::Closing | Phase::Done | Phase::Telling
         );
         match (job, answer) {
+            (Job::Own(Task::Record), result) => {
+                let is_last = self.record.written(core, self.base.seat.handle);
+                match result {
+                    _ if is_over => {}
+                    Ok(_) if is_last => self.recorded(core),
+                    Ok(_) => {}
+                    Err(error) => self.cannot_store(core, (&error).into()),
+                }
+            }
             (Job::Own(_), _) if is_over => {}
-            (Job::Own(Task::Mark), Ok(_)) => {
-                self.mark = Mark::Kept;
-                self.base.want(&mut core.shared, Class::Control);
-            }
-            (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
-            (Job::Own(Task::Mark | Task::Record), Err(error)) => {
-                self.cannot_store(core, (&error).into());
-            }
+            (Job::Own(Task::Route), Ok(_)) => self.written_down(core),
+            (Job::Own(Task::Route), Err(error)) => self.cannot_store(core, (&error).into()),
             (job, answer) => {
                 let Some(delivery) = self.sink.delivery_mut() else { return };
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);

@@ -35,6 +35,15 @@ impl Sent {
         Self { checkpoint, lower, upper, claims, attempts, left, acknowledged, is_held }
     }
 
+    /// Claimed parts of the block.
+    pub(crate) fn received(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let part = |claim: &Claim| {
+            let start = self.lower + claim.offset;
+            (start, start + claim.length)
+        };
+        self.claims.iter().map(part)
+    }
+
     /// Whether this report was sent and is not acknowledged.
     pub(crate) const fn is_awaited(&self) -> bool {
         self.attempts > 0 && !self.acknowledged

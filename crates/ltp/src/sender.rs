@@ -28,6 +28,7 @@ use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
 use super::indication::{Cause, Failure, Indication, Limit, PeerError, Report};
+use super::records::Sending;
 use super::request::{Red, SendRequest};
 use super::silence::backed_off;
 use super::supply::Supply;
@@ -53,6 +54,10 @@ pub(crate) struct Sender {
     /// Name of the file at the receiver; empty if the block is not a file.
     name: String,
     color: Red,
+    /// The file, if a restarted engine goes on with it.
+    kept: Option<Sending>,
+    /// Whether it continues a session of an earlier run.
+    is_resumed: bool,
     /// Bytes of a block of units, otherwise 0.
     units: usize,
     service: u64,
@@ -107,6 +112,8 @@ impl Sender {
             destination,
             name: String::new(),
             color: Red::All,
+            kept: None,
+            is_resumed: false,
             units: 0,
             service: core.config.service,
             flow: None,
@@ -130,9 +137,31 @@ impl Sender {
         core: &mut Core,
     ) -> Self {
         let mut sender = Self::new(base, peer, request.destination, core);
-        (sender.name, sender.color) = (request.name, request.red);
-        core.shared.open(sender.base.seat.handle, request.source, OpenMode::Read);
+        (sender.name, sender.color) = (request.name.clone(), request.red);
+        core.shared.open(sender.base.seat.handle, request.source.clone(), OpenMode::Read);
+        if core.config.journal && request.red == Red::All {
+            sender.kept = Some(Sending { request, len: 0 });
+        }
         sender
+    }
+
+    /// Continues a session of an earlier run. What of the file was sent is unknown: the description
+    /// at its end requests a report, and what that does not claim is sent.
+    pub(crate) fn resumed(
+        base: Base<Alarm>,
+        peer: Peer,
+        sending: Sending,
+        core: &mut Core,
+    ) -> Self {
+        let mut sender = Self::of_file(base, peer, sending.request.clone(), core);
+        (sender.kept, sender.is_resumed) = (Some(sending), true);
+        sender
+    }
+
+    /// Whether an earlier run began it with this request.
+    pub(crate) fn continues(&self, request: &SendRequest) -> bool {
+        let kept = self.kept.as_ref().filter(|_| self.is_resumed);
+        kept.is_some_and(|kept| kept.request == *request)
     }
 
     /// Starts a session that sends a block of units.
@@ -240,7 +269,20 @@ impl Sender {
             self.start(core);
             return;
         }
-        let Some(source) = Source::new(file, Some(len), 0, ChecksumType::Crc32c) else { return };
+        let skip = if self.is_resumed { len } else { 0 };
+        let Some(source) = Source::new(file, Some(len), skip, ChecksumType::Crc32c) else { return };
+        match &mut self.kept {
+            Some(sending) if self.is_resumed && sending.len != len => {
+                core.shared.close(file);
+                self.cancel(core, CancelReason::System);
+                return;
+            }
+            Some(sending) => {
+                sending.len = len;
+                sending.record(core, self.peer.session);
+            }
+            None => {}
+        }
         self.begin(core, source, len);
     }
 
@@ -276,7 +318,8 @@ impl Sender {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let is_paced = path.is_some_and(Path::is_paced) || !self.peer.remote.interval.is_zero();
         if !is_paced && self.layout.is_red() {
-            self.window = self.peer.remote.unpaced_window.map(|most| Window::new(most, 0));
+            let sent = self.source.as_ref().map_or(0, Supply::sent);
+            self.window = self.peer.remote.unpaced_window.map(|most| Window::new(most, sent));
         }
         self.phase = Phase::Sending;
         self.read_ahead(core);

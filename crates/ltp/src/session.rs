@@ -8,7 +8,9 @@ use session::Base;
 use super::core::{Alarm, Core, Peer};
 use super::indication::Report;
 use super::receiver::Receiver;
+use super::request::SendRequest;
 use super::sender::Sender;
+use crate::segment::SessionId;
 
 /// Minimum silence of a peer after which it may move to another address.
 const MOVE_AFTER: Duration = Duration::from_secs(1);
@@ -40,6 +42,14 @@ impl Session {
         match self {
             Self::Sender(sender) => sender.destination(),
             Self::Receiver(receiver) => receiver.id().originator,
+        }
+    }
+
+    /// Number of a session that an earlier run began with this request.
+    pub(super) fn continues(&self, request: &SendRequest) -> Option<SessionId> {
+        match self {
+            Self::Sender(sender) => sender.continues(request).then(|| sender.id()),
+            Self::Receiver(_) => None,
         }
     }
 

@@ -384,6 +384,12 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether a file resumes if it is sent again from the same store after its process was
+    /// killed.
+    fn resumes(&self) -> bool {
+        false
+    }
+
     /// Code over whole files, if its settings have one.
     fn file_code(&mut self) -> Option<&mut dyn FileCode> {
         None

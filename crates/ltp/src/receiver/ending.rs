@@ -155,7 +155,7 @@ impl Receiver {
     }
 
     pub(super) fn close(&mut self, core: &mut Core) {
-        self.mark.clear(core, self.peer.session);
+        self.record.remove(core, self.base.seat.handle, self.peer.session);
         self.base.disarm_all(&mut core.shared);
         self.leave(core);
         self.phase = Phase::Done;

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use engine::Time;
-use session::sum::Sum;
-use wire::checksum::ChecksumType;
 
 use super::super::core::Core;
 use super::super::indication::{Failure, Indication};
-use super::sink::Sink;
 use super::{Phase, Receiver};
 use crate::segment::{CancelReason, End};
 
@@ -41,11 +38,7 @@ impl Receiver {
         if self.phase != Phase::Receiving || self.is_half_open || !is_worth {
             return;
         }
-        let Sink::File(filing) = &mut self.sink else { return };
-        if !filing.delivery.spool.is_started() {
-            let sum = Sum::checksum(ChecksumType::Crc32c);
-            filing.delivery.open(&mut core.shared, self.base.seat.handle, sum);
-        }
+        self.start_file(core);
     }
 
     /// Silence of a session of at most two segments whose reports were not acknowledged; `None` for

@@ -3,7 +3,7 @@
 use crate::segment::DataKind;
 
 /// Known extent of a block.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
     /// End of the red part.
     pub(super) red: Option<u64>,
@@ -12,7 +12,7 @@ pub(super) struct Extent {
     /// Known start of green data.
     pub(super) green: u64,
     /// End of the highest red data received.
-    red_front: u64,
+    pub(super) red_front: u64,
 }
 
 /// Contradiction between a segment and earlier ones.

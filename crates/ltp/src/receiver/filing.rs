@@ -3,11 +3,12 @@
 use engine::{FileName, Time};
 use session::StoreRefusal;
 use session::delivery::Event;
+use session::path::Class;
 use session::sum::Value;
 
 use super::super::core::{Alarm, Core};
 use super::super::indication::{Failure, Indication, PeerError};
-use super::super::marks;
+use super::super::records;
 use super::sink::Sink;
 use super::{Phase, Receiver};
 use crate::segment::CancelReason;
@@ -64,13 +65,18 @@ impl Receiver {
                 if let Some((start, end)) = described {
                     self.ranges.insert(start, end);
                 }
+                if self.is_resumed {
+                    self.check_resumed(core);
+                }
                 self.check_complete(core);
+                // A report may wait for a record of what the file holds.
+                self.base.want(&mut core.shared, Class::Control);
             }
             (Event::Summed, _) => self.summed_up(core),
             (Event::Saved | Event::Stored, Sink::Relay(_)) => self.write_down(core),
-            (Event::Saved, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.safe(core),
+            (Event::Saved, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.saved(core),
             (Event::Stored, Sink::File(_)) if core.blocks.is_some() => self.hand_over_file(core),
-            (Event::Stored, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.install(core),
+            (Event::Stored, Sink::File(_) | Sink::Units(_) | Sink::Block(_)) => self.stored(core),
             (Event::Installed, _) => self.installed(core, now),
             (Event::NotInstalled(cause) | Event::Failed(cause), _) => {
                 self.cannot_store(core, *cause);
@@ -79,7 +85,7 @@ impl Receiver {
     }
 
     /// Syncs the data received so far.
-    fn save(&mut self, core: &mut Core) {
+    pub(super) fn save(&mut self, core: &mut Core) {
         let delivery = self.sink.delivery_mut();
         if let Some(delivery) = delivery.filter(|delivery| !delivery.is_saving()) {
             delivery.save(&mut core.shared, self.base.seat.handle, &self.ranges);
@@ -122,7 +128,7 @@ impl Receiver {
     }
 
     /// Gives the file its name.
-    fn install(&mut self, core: &mut Core) {
+    pub(super) fn install(&mut self, core: &mut Core) {
         let Sink::File(filing) = &mut self.sink else { return };
         let name = filing.file().map_or("", |file| &file.name);
         match FileName::file(name) {
@@ -146,9 +152,9 @@ impl Receiver {
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
         // From now on a later run may receive segments of the session again without harm.
-        self.mark.clear(core, self.peer.session);
+        self.record.remove(core, self.base.seat.handle, self.peer.session);
         if self.sink.file().is_some() {
-            marks::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());
+            records::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());
         }
         self.safe(core);
         core.shared.places.include(self.base.seat.handle);

@@ -105,7 +105,7 @@ impl Receiver {
         };
         let value = record::encode(&relay.onward, relay.service, &shape);
         let request = IndexRequest::Put { key: record::key(self.peer.session), value };
-        core.shared.index(self.base.seat.handle, Job::Own(Task::Record), request);
+        core.shared.index(self.base.seat.handle, Job::Own(Task::Route), request);
     }
 
     pub(super) fn written_down(&mut self, core: &mut Core) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::Time;
 use session::path::{Class, Path};
+use session::ranges::Ranges;
 use session::thin_return::{self, ArrivalRate};
 use wire::sdnv;
 
@@ -166,8 +167,9 @@ impl Receiver {
             {
                 (0, end)
             }
-            // An earlier run of this engine sent a report of which this run has no record, and the
-            // sender relies on it.
+            // An earlier run of this engine sent the report.
+            None if checkpoint.report != 0 && self.is_resumed => (0, end),
+            // That run left no record, and the sender relies on its report.
             None if checkpoint.report != 0 => {
                 self.cancel(core, CancelReason::System);
                 return;
@@ -187,7 +189,7 @@ impl Receiver {
         if self.reporting.reported >= self.reporting.gaps.front() {
             self.reporting.gaps.reported();
         }
-        self.ensure_mark(core);
+        self.record_parts(core);
         self.make_reports(core, checkpoint.serial, lower, upper);
     }
 
@@ -207,7 +209,7 @@ impl Receiver {
         }
         let mut serials = Vec::new();
         for (lower, upper) in self.reporting.reports.scopes(lower, upper) {
-            let here = self.here(core, lower, upper);
+            let here = self.here(core, &self.ranges, lower, upper);
             if here.is_empty() {
                 // The report would claim nothing; the checkpoint will be retransmitted.
                 self.reporting.reports.owe(lower, upper);
@@ -273,7 +275,8 @@ impl Receiver {
         if !self.is_thin(core) || self.red_is_here() {
             return;
         }
-        let (here, room) = (self.here(core, lower, upper), self.room_for_claims(core));
+        let here = self.here(core, self.claimable(core), lower, upper);
+        let room = self.room_for_claims(core);
         let (mut made, rest) = reports::split(checkpoint, lower, upper, here, room, 1);
         if let Some(one) = made.pop().filter(|_| rest.is_none()) {
             self.reporting.reports.remove(serial);
@@ -312,7 +315,7 @@ impl Receiver {
             true
         };
         if is_due {
-            self.ensure_mark(core);
+            self.record_parts(core);
             self.base.want(&mut core.shared, Class::Control);
         }
     }
@@ -386,10 +389,10 @@ impl Receiver {
         is_auto && upper - lower >= LOSSY_LEN && missing > (upper - lower) / LOSSY
     }
 
-    /// Ranges of `lower..upper` to claim: received data, except short parts between gaps that are
+    /// Ranges of `lower..upper` to claim of these: all, except short parts between gaps that are
     /// faster to receive again than to claim on the return link.
-    fn here(&self, core: &Core, lower: u64, upper: u64) -> Vec<(u64, u64)> {
-        let mut gaps = self.ranges.gaps(lower, upper).peekable();
+    fn here(&self, core: &Core, ranges: &Ranges, lower: u64, upper: u64) -> Vec<(u64, u64)> {
+        let mut gaps = ranges.gaps(lower, upper).peekable();
         if gaps.peek().is_none() {
             return outside([], lower, upper);
         }
@@ -401,7 +404,7 @@ impl Receiver {
             return here;
         }
         // A report must claim something.
-        let all = outside(self.ranges.gaps(lower, upper), lower, upper);
+        let all = outside(ranges.gaps(lower, upper), lower, upper);
         all.into_iter().max_by_key(|(start, end)| end - start).into_iter().collect()
     }
 
@@ -429,12 +432,6 @@ impl Receiver {
             known => known,
         };
         self.base.alarm(&mut core.shared, Alarm::Gaps, now, GapWatch::pause(round_trip));
-    }
-
-    /// Returns whether claims survive a restart. Requests the mark if it is missing.
-    pub(super) fn ensure_mark(&mut self, core: &mut Core) -> bool {
-        let (id, handle) = (self.peer.session, self.base.seat.handle);
-        self.is_safe || self.mark.allows(core, handle, id)
     }
 
     pub(super) fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
@@ -542,7 +539,7 @@ impl Receiver {
         }
         let lower = std::mem::replace(&mut self.reporting.reported, upper);
         self.reporting.gaps.reported();
-        self.ensure_mark(core);
+        self.record_parts(core);
         self.make_reports(core, 0, lower, upper);
     }
 

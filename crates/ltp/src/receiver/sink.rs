@@ -2,12 +2,13 @@
 
 use engine::FileId;
 use session::delivery::Delivery;
+use session::ranges::Ranges;
 use session::sum::Value;
 
 use super::super::config::Format;
 use super::super::file::Description;
 use super::super::indication::PeerError;
-use super::super::marks;
+use super::super::records;
 use super::super::transport::flow::Relay;
 use crate::segment::SessionId;
 
@@ -110,7 +111,7 @@ impl Sink {
 
 impl Filing {
     pub(super) fn new(session: SessionId) -> Self {
-        let delivery = Delivery::new(marks::spool_name(session));
+        let delivery = Delivery::new(records::spool_name(session));
         Self { delivery, description: None, file: None }
     }
 
@@ -121,6 +122,30 @@ impl Filing {
     /// Stores a part of the description at offset `at`.
     pub(super) fn describe(&mut self, at: u64, bytes: &[u8]) {
         self.description = Some((at, bytes.to_vec()));
+    }
+
+    /// Continues with these parts of the block, which an earlier run stored, and the file if it
+    /// verified that.
+    pub(super) fn resume(
+        &mut self,
+        parts: &Ranges,
+        description: Option<(u64, Vec<u8>)>,
+        file: Option<Description>,
+    ) {
+        let mut stored = parts.clone();
+        if let Some((offset, _)) = description {
+            stored.remove(offset, u64::MAX);
+        }
+        self.delivery.resume(stored);
+        if file.is_some() {
+            self.delivery.resume_installing();
+        }
+        (self.description, self.file) = (description, file);
+    }
+
+    /// Description of the file and its offset, once it has arrived.
+    pub(super) fn description(&self) -> Option<&(u64, Vec<u8>)> {
+        self.description.as_ref()
     }
 
     /// Description of the file, once complete.

@@ -5,6 +5,7 @@ use session::path::Class;
 use super::{Phase, Sender};
 use crate::core::Core;
 use crate::indication::{Cause, Failure, Finished, Indication};
+use crate::records;
 use crate::segment::ltpt::Congestion;
 use crate::segment::{CancelReason, End};
 use crate::supply::Supply;
@@ -97,6 +98,9 @@ impl Sender {
     fn end(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
         self.checkpoints.clear();
+        if self.kept.take().is_some() {
+            records::forget_sending(core, self.peer.session);
+        }
         if let Some(source) = self.source.take() {
             source.close(core);
         }

@@ -1,54 +1,303 @@
-//! Restarts of a receiver.
+//! Restarts of either side.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{Rng, Time};
+use bytes::Bytes;
+use engine::{Area, IndexRequest, Rng, StoreEffect, Ticket, Time};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
-use super::world::{World, content, lose_numbers, name};
-use crate::segment::{CancelReason, End};
-use crate::{Config, Indication, Limits, Node, Red, Remote};
+use super::world::{World, content, lose_numbers, lose_one_in, name};
+use crate::segment::{Body, CancelReason, End, Segment};
+use crate::{Config, Indication, Limits, Node, Red, Remote, Timer};
 
 const SIZE: usize = 2500;
+
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
 
 fn config() -> Config {
     let default_remote = Remote { segment_max: Some(1000), repair_copies: 1, ..Remote::default() };
     Config { default_remote, ..Config::default() }
 }
 
+/// Restarts a side with its store.
+fn restart_side(world: &mut World, config: &Config, side: usize, seed: u64) {
+    let config = Config { engine: side as u64 + 1, ..config.clone() };
+    world.replace(side, Node::new(config, Rng::new(seed, "ltp")));
+}
+
 /// Stops the receiver at this time, and restarts it with its store.
 fn restart(world: &mut World, config: &Config, at: Duration) {
     world.run_until(Time::ZERO + at);
-    let config = Config { engine: 2, ..config.clone() };
-    world.replace(1, Node::new(config, Rng::new(99, "ltp")));
+    restart_side(world, config, RECEIVER, 99);
 }
 
-/// Data claimed by the first run is not retransmitted, and is lost. If the second run accepted the
-/// rest, the sender would take the block for delivered.
-#[test]
-fn a_session_with_a_reported_part_is_cancelled() {
-    let file = content(SIZE);
+/// Bytes of the data segments that were sent.
+fn data_sent(world: &World) -> usize {
+    let data = |datagram: &Vec<u8>| match Segment::decode(datagram).expect("a segment").body {
+        Body::Data(data) => Some(data.data.len()),
+        _ => None,
+    };
+    world.log.iter().filter_map(|(_, _, datagram, _)| data(datagram)).sum()
+}
+
+/// The world of a file of which the first part is claimed: the first segment is lost, and the
+/// report on the first checkpoint.
+fn claimed_in_part(file: &[u8]) -> (World, Config) {
     let remote = Remote { checkpoint_every: Some(2000), ..config().default_remote };
     let config = Config { default_remote: remote, ..config() };
     let mut world = World::with(&config);
-    // The first segment is lost, and the report on the first checkpoint. Later data is claimed;
-    // then the receiver is restarted, and the first checkpoint is retransmitted.
     world.lose = Box::new(|_, number, _| number == 0);
-    world.send(&file, Red::All);
+    world.send(file, Red::All);
+    (world, config)
+}
+
+#[test]
+fn a_session_with_a_reported_part_goes_on() {
+    let file = content(SIZE);
+    let (mut world, config) = claimed_in_part(&file);
     restart(&mut world, &config, Duration::from_millis(35));
     world.run();
-    let sender = world.finished(0).expect("it ended");
+    world.assert_delivered(&file);
+    let unresumed = |i: &Indication| matches!(i, Indication::Interrupted { .. });
+    assert!(!world.sides[RECEIVER].indications.iter().any(unresumed));
+    // The lost segment goes again, and the checkpoint whose report was lost.
+    let bytes = data_sent(&world);
+    assert_eq!(bytes, SIZE + 24 + 2 * 1000, "{:#?}", world.transcript());
+    assert_eq!(world.sides[RECEIVER].store.records().count(), 1, "that of the complete file");
+}
+
+/// Data that an earlier run claimed is not retransmitted. If the second run accepted the rest, the
+/// sender would take the block for delivered.
+#[test]
+fn a_session_whose_data_is_lost_is_cancelled() {
+    let file = content(SIZE);
+    let (mut world, config) = claimed_in_part(&file);
+    world.run_until(Time::ZERO + Duration::from_millis(35));
+    let store = &mut world.sides[RECEIVER].store;
+    let working = store.names(Area::Spool).next().expect("there is one").clone();
+    store.insert(working, Vec::new());
+    restart(&mut world, &config, Duration::from_millis(35));
+    world.run();
+    let sender = world.finished(SENDER).expect("it ended");
     let failure = sender.result.expect_err("nobody has the file");
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::System));
-    assert!(world.sides[1].store.get(&name("copy")).is_none());
+    assert!(world.sides[RECEIVER].store.get(&name("copy")).is_none());
+    assert_eq!(world.sides[RECEIVER].store.records().count(), 0);
+}
+
+/// The record of a session is damaged: nothing tells what was claimed.
+#[test]
+fn a_session_without_its_record_is_cancelled() {
+    let file = content(SIZE);
+    let (mut world, config) = claimed_in_part(&file);
+    world.run_until(Time::ZERO + Duration::from_millis(35));
+    let store = &mut world.sides[RECEIVER].store;
+    let key = store.records().next().expect("there is one").0.to_owned();
+    let request = IndexRequest::Put { key, value: Bytes::from_static(b"damaged") };
+    store.execute(StoreEffect::Index { ticket: Ticket(0), request });
+    restart(&mut world, &config, Duration::from_millis(35));
+    world.run();
+    let sender = world.finished(SENDER).expect("it ended");
+    let failure = sender.result.expect_err("nobody has the file");
+    assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::System));
     let reported = |world: &World| {
         let reported = |i: &&Indication| matches!(i, Indication::Interrupted { sessions: 1 });
-        world.sides[1].indications.iter().filter(reported).count()
+        world.sides[RECEIVER].indications.iter().filter(reported).count()
     };
     assert_eq!(reported(&world), 1);
     // Its sender is informed, so nothing of it is kept.
     restart(&mut world, &config, Duration::from_secs(60));
     world.run();
     assert_eq!(reported(&world), 1);
+}
+
+#[test]
+fn a_restarted_sender_sends_only_what_is_missing() {
+    const LONG: usize = 200_000;
+    let file = content(LONG);
+    let whole = {
+        let mut world = World::with(&config());
+        world.send(&file, Red::All);
+        world.run();
+        data_sent(&world)
+    };
+    for millis in [1, 30, 80, 120, 160, 180, 200, 230] {
+        let mut world = World::with(&config());
+        world.send(&file, Red::All);
+        world.run_until(Time::ZERO + Duration::from_millis(millis));
+        restart_side(&mut world, &config(), SENDER, 7);
+        world.run();
+        assert!(world.sides[RECEIVER].store.get(&name("copy")) == Some(&file[..]), "{millis}");
+        let finished = world.sides[SENDER].indications.iter().filter(|indication| {
+            matches!(indication, Indication::Finished(finished) if finished.is_confirmed)
+        });
+        assert_eq!(finished.count(), 1, "{millis}: {:#?}", world.transcript());
+        // What was under way arrives; the description goes again, and one segment may.
+        let bytes = data_sent(&world);
+        assert!(bytes < whole + 2100, "{millis}: {bytes} of {whole}");
+        assert_eq!(world.sides[SENDER].store.records().count(), 0);
+    }
+}
+
+#[test]
+fn a_changed_file_is_not_sent_on() {
+    let file = content(SIZE);
+    let mut world = World::with(&config());
+    world.send(&file, Red::All);
+    world.run_until(Time::ZERO + Duration::from_millis(1));
+    world.sides[SENDER].store.insert(name("source"), content(SIZE + 1));
+    restart_side(&mut world, &config(), SENDER, 7);
+    world.run();
+    let sender = world.finished(SENDER).expect("it ended");
+    let failure = sender.result.expect_err("it is another file");
+    assert_eq!((failure.by, failure.reason), (End::Sender, CancelReason::System));
+    assert_eq!(world.sides[SENDER].store.records().count(), 0);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// Kills a side; a crash of its host loses unsynced writes.
+    Kill(usize, bool),
+    /// Kills a side after some of its effects.
+    Dies(usize, u8),
+    /// Loses one datagram in `n` of both sides.
+    Lose(u64),
+    /// Toggles delayed effects at a side.
+    Slow(usize),
+    Wait(u16),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..2_usize, any::<bool>()).prop_map(|(side, is_crash)| Op::Kill(side, is_crash)),
+        2 => (0..2_usize, 0..40_u8).prop_map(|(side, effects)| Op::Dies(side, effects)),
+        2 => (2..50_u64).prop_map(Op::Lose),
+        2 => (0..2_usize).prop_map(Op::Slow),
+        5 => (1..200_u16).prop_map(Op::Wait),
+    ]
+}
+
+/// A transfer whose sides are killed.
+struct Killed {
+    world: World,
+    config: Config,
+    rng: Rng,
+}
+
+impl Killed {
+    fn apply(&mut self, op: &Op) {
+        let Self { world, rng, .. } = self;
+        match *op {
+            Op::Kill(side, is_crash) => self.kill(side, is_crash),
+            Op::Dies(side, effects) => {
+                world.sides[side].dies_after = Some(effects.into());
+                world.run_until(world.now + Duration::from_millis(150));
+                world.sides[side].dies_after = None;
+                self.kill(side, true);
+            }
+            Op::Lose(n) => world.lose = lose_one_in(n, rng.next_u64()),
+            Op::Slow(side) => self.toggle_slow(side),
+            Op::Wait(wait) => {
+                for _ in 0..wait.div_ceil(20) {
+                    world.run_until(world.now + Duration::from_millis(20));
+                    (0..2).for_each(|side| world.work_off(side));
+                }
+            }
+        }
+    }
+
+    fn kill(&mut self, side: usize, is_crash: bool) {
+        let Self { world, rng, config } = self;
+        if is_crash {
+            world.lose_unsynced(side, rng);
+        }
+        world.sides[side].slow = None;
+        restart_side(world, config, side, rng.next_u64());
+    }
+
+    fn toggle_slow(&mut self, side: usize) {
+        let world = &mut self.world;
+        if world.sides[side].slow.is_none() {
+            world.sides[side].slow = Some(Vec::new());
+            return;
+        }
+        while world.sides[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
+            world.work_off(side);
+        }
+        world.sides[side].slow = None;
+    }
+
+    /// Runs without further faults. The file arrives, unless its receiver had nothing but a
+    /// checkpoint when it was killed, which costs no file.
+    fn settle(mut self, file: &[u8]) {
+        for side in [SENDER, RECEIVER] {
+            if self.world.sides[side].slow.is_some() {
+                self.toggle_slow(side);
+            }
+        }
+        self.world.lose = Box::new(|_, _, _| false);
+        self.world.run();
+        let copy = self.world.sides[RECEIVER].store.get(&name("copy"));
+        assert!(copy.is_none_or(|copy| copy == file), "a wrong file");
+        let is_there = copy.is_some();
+        for indication in &self.world.sides[SENDER].indications {
+            if let Indication::Finished(finished) = indication {
+                let may_fail = self.config.default_remote.checkpoint_every.is_some();
+                let is_sound = finished.result.is_ok() || may_fail;
+                assert!(is_sound, "{:?}", finished.result);
+                assert!(finished.result.is_err() || is_there, "it did not arrive");
+            }
+        }
+        assert_eq!(self.world.sides[SENDER].store.records().count(), 0);
+        let done = |key: &str| key.starts_with("ltpd-");
+        assert!(self.world.sides[RECEIVER].store.records().all(|(key, _)| done(key)));
+        for side in &self.world.sides {
+            assert_eq!(side.engine.sessions().count(), 0);
+        }
+        assert_eq!(self.world.sides[RECEIVER].store.names(Area::Spool).count(), 0);
+    }
+}
+
+/// A session whose peer is gone is not waited for long.
+fn impatient(remote: &mut Remote) {
+    remote.inactivity = Timer::Fixed(Duration::from_secs(60));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(43),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_kills_lose_nothing_that_was_confirmed(
+        ops in prop::collection::vec(op(), 1..20),
+        size in 1..300_000_usize,
+        checkpoints in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let mut config = config();
+        impatient(&mut config.default_remote);
+        if checkpoints {
+            config.default_remote.checkpoint_every = Some(20_000);
+        }
+        let file = content(size);
+        let mut world = World::with(&config);
+        world.logging = false;
+        world.sides[RECEIVER].synced = Some(BTreeMap::new());
+        world.lose = lose_one_in(20, seed);
+        world.send(&file, Red::All);
+        let mut it = Killed { world, config, rng: Rng::new(seed, "crashes") };
+        for op in &ops {
+            it.apply(op);
+        }
+        it.settle(&file);
+    }
 }
 
 #[test]

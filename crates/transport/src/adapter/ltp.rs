@@ -137,8 +137,6 @@ impl Configuration for ltp::Config {
         if !process.role.is_server() && remote.checkpoint_every.is_none() {
             remote.checkpoint_interval.get_or_insert(process.reply_interval);
         }
-        // A client keeps no records.
-        self.journal = process.role.is_server();
         Ok(())
     }
 
@@ -150,6 +148,10 @@ impl Configuration for ltp::Config {
         }
         let remote = process.remote.map(|remote| self.remote(remote));
         Ok(remote.unwrap_or(&self.default_remote).rate_bps)
+    }
+
+    fn resumes(&self) -> bool {
+        self.journal && self.transport.is_none()
     }
 
     fn peer_ports(&self) -> usize {
@@ -265,6 +267,10 @@ impl Transport for LtpTransport {
     fn under_way(&self) -> usize {
         // Blocks for other engines wait without a session.
         self.node.sessions().count().max(self.node.transfers())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.node.is_restored()
     }
 
     fn counters(&self) -> Counters {

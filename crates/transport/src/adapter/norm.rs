@@ -169,6 +169,12 @@ impl Configuration for NormConfig {
         Some(self)
     }
 
+    fn resumes(&self) -> bool {
+        let norm::Config { sender, journal, groups, .. } = &self.config;
+        let is_coded = sender.has_long_blocks();
+        is_coded && journal.enabled && groups.is_empty() && !sender.is_one_way()
+    }
+
     fn file_code(&mut self) -> Option<&mut dyn FileCode> {
         self.config.sender.has_long_blocks().then_some(self)
     }
@@ -210,11 +216,6 @@ impl FileCode for NormConfig {
         let sender = &mut self.config.sender;
         sender.confidence = confidence.or(sender.confidence);
         sender.carousel = carousel.or(sender.carousel);
-    }
-
-    fn resumes(&self) -> bool {
-        let norm::Config { sender, journal, groups, .. } = &self.config;
-        journal.enabled && groups.is_empty() && !sender.is_one_way()
     }
 }
 

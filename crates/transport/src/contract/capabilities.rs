@@ -145,10 +145,6 @@ pub trait FileCode {
     /// Sends files without acknowledgements: so that each is delivered with a probability, and
     /// repeatedly for a time. `None` leaves what the settings have.
     fn send_one_way(&mut self, confidence: Option<f64>, carousel: Option<Duration>);
-
-    /// Whether a file resumes if it is sent again from the same store after its process was
-    /// killed.
-    fn resumes(&self) -> bool;
 }
 
 /// Peers that the settings of a configuration name, by their addresses or numbers.

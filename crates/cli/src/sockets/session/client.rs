@@ -11,7 +11,7 @@ use cfdp::pdu::FileStatus;
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
-use transport::contract::{Directories, Feature};
+use transport::contract::Directories;
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Reception, Role, SendRequest, TransferId, Transport};
 use ut::Receives;
@@ -47,6 +47,7 @@ pub(crate) fn run(mut job: Job) -> Result<ExitCode> {
         open(&mut job).map_err(transfer::usage)?;
     let mut client = Client::new(job, runner.now(), matches!(runner, Runner::Socket(_)));
     client.resumes |= resumes;
+    client.keeps_records = resumes || client.wish.put().is_some();
     client.watch.is_one_way = is_one_way && client.wish.is_send();
     client.resumed = is_resumed;
     let stop = stop_flag()?;
@@ -94,7 +95,7 @@ pub(super) fn open<W: Errand>(job: &mut Job<W>) -> Result<Opened> {
     if let Some(config) = configuration.cfdp() {
         plan_put(job, config)?;
     }
-    let resumes = configuration.file_code().is_some_and(|code| code.resumes());
+    let resumes = configuration.resumes();
     let is_one_way = configuration.membership().is_some_and(|group| group.is_one_way());
     let (store, place) = job.open_store(&job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
@@ -213,6 +214,8 @@ struct Client {
     moved: u64,
     /// Whether the same command resumes an interrupted transfer.
     resumes: bool,
+    /// Whether that needs no new session: this end has records of the interrupted one.
+    keeps_records: bool,
     resumed: bool,
     /// Bytes that the receiver of a resumed file had by its first report.
     had: Option<u64>,
@@ -260,6 +263,7 @@ impl Client {
             phase: Phase::Loading,
             moved: 0,
             resumes,
+            keeps_records: false,
             resumed: false,
             had: None,
             watch,
@@ -561,10 +565,7 @@ impl Client {
     /// Transfer to cancel at the peer if this process ends now; `None` if the same command resumes
     /// it.
     fn to_cancel(&self) -> Option<TransferId> {
-        let is_kept =
-            self.wish.is_send() && self.resumes && self.options.protocol.kind.has(Feature::Groups)
-                || self.wish.put().is_some();
-        self.active().filter(|_| !is_kept).cloned()
+        self.active().filter(|_| !self.keeps_records).cloned()
     }
 
     /// Clause about running the same command again. A CFDP transaction that has ended (`is_over`)

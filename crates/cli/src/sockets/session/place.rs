@@ -43,9 +43,11 @@ impl Place {
             Ok((store, Self::Temporary(state)))
         };
         match wish {
-            Wish::Send(file) if file.put.is_some() => State::of_send(file, to)?.open_store(waker),
+            Wish::Send(file) if file.put.is_some() => {
+                State::of_send(file, options, to)?.open_store(waker)
+            }
             Wish::Send(file) if resumes && state_home().is_ok() => {
-                let state = State::of_send(file, to)?;
+                let state = State::of_send(file, options, to)?;
                 match of_one(&state.transfer.file, state.directory.clone(), waker) {
                     // Another process sends the same file, or the state cannot be kept.
                     Err(error) if is_of_state(&error) => passing(file),
@@ -126,11 +128,11 @@ pub(crate) const TRANSFER: &str = "transfer.json";
 
 impl State {
     /// State of sending a file to `to`, below --state or the user's state folder.
-    fn of_send(file: &SendFile, to: &str) -> Result<Self> {
+    fn of_send(file: &SendFile, options: &Options, to: &str) -> Result<Self> {
         let path = file.root.join(&file.name);
         let request = match &file.put {
             Some(put) => described(put),
-            None => format!("norm {}", file.remote),
+            None => format!("{} {}", options.protocol.kind.name(), file.remote),
         };
         Self::of_file(file.state.as_deref(), &path, to, request)
     }

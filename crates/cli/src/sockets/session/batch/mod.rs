@@ -251,7 +251,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if job.wish.batch.dry_run {
         return list(&scan);
     }
-    let Opened { mut runner, place, is_one_way, .. } =
+    let Opened { mut runner, place, is_one_way, resumes, .. } =
         client::open(&mut job).map_err(transfer::usage)?;
     if outbox.is_some() && (is_one_way || !is_confirmed(&job)) {
         let text = "--watch moves a file once its receiver has confirmed it; take a protocol and \
@@ -284,6 +284,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         client.outbox = Some(outbox);
     }
     client.watch.is_one_way = is_one_way;
+    client.keeps_records = resumes || client.job.wish.put.is_some();
     client.begin()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
     if let Runner::Socket(driver) = &mut runner {
@@ -410,6 +411,8 @@ struct UnderWay {
     confirmed: u64,
     /// Class of its files; lower ones are more urgent.
     class: usize,
+    /// Whether an earlier process began it.
+    is_adopted: bool,
 }
 
 /// Phase of a batch.
@@ -435,6 +438,8 @@ struct Client {
     journal: Journal,
     sizes: Sizes,
     counts: Counts,
+    /// Whether the same command goes on with transfers under way, of which this end has records.
+    keeps_records: bool,
     /// Files and folders that were left out, because the receiver has them.
     there: Counts,
     phase: Phase,
@@ -491,6 +496,7 @@ impl Client {
             journal,
             sizes,
             counts,
+            keeps_records: false,
             there: Counts::default(),
             phase: Phase::Loading,
             waiting,
@@ -657,7 +663,7 @@ impl Client {
             match self.waiting_pack(&report.name) {
                 Some(number) => {
                     self.waiting.retain(|waiting| *waiting != number);
-                    self.watch_pack(report.id, number);
+                    self.watch_pack(report.id, number, true);
                 }
                 // Its files have changed, and are in other packs.
                 None => transport.cancel(now, &report.id),
@@ -675,13 +681,14 @@ impl Client {
     }
 
     /// Notes that a pack is under way.
-    fn watch_pack(&mut self, id: TransferId, number: u32) {
+    fn watch_pack(&mut self, id: TransferId, number: u32, is_adopted: bool) {
         let plan = self.journal.plan(number);
         let bytes = plan.map_or(0, tree::Plan::len);
         let classes = plan.zip(self.outbox.as_ref());
         let class = classes.map_or(0, |(plan, outbox)| outbox.class_of(plan));
         tracing::debug!(%id, number, bytes, "pack under way");
-        self.active.insert(id, UnderWay { number, bytes, sent: 0, confirmed: 0, class });
+        let pack = UnderWay { number, bytes, sent: 0, confirmed: 0, class, is_adopted };
+        self.active.insert(id, pack);
     }
 
     fn is_under_way(&self) -> bool {
@@ -839,7 +846,7 @@ impl Client {
                 transport.send(now, &SendRequest { group, ..request })?
             }
         };
-        self.watch_pack(id, number);
+        self.watch_pack(id, number, false);
         Ok(())
     }
 
@@ -867,7 +874,7 @@ impl Client {
                     && let Some(number) = self.waiting_pack(&ended.name)
                 {
                     self.waiting.retain(|waiting| *waiting != number);
-                    self.watch_pack(ended.id.clone(), number);
+                    self.watch_pack(ended.id.clone(), number, true);
                 }
                 if let Some(pack) = self.active.remove(&ended.id)
                     && let Err(error) = self.ended(now, &pack, &ended)
@@ -921,6 +928,12 @@ impl Client {
             return self.journal.deliver(pack.number);
         };
         if self.replan(pack)? {
+            return Ok(());
+        }
+        if pack.is_adopted {
+            // The receiver gave up the earlier process.
+            self.add_pack(pack.number)?;
+            self.waiting.push_front(pack.number);
             return Ok(());
         }
         self.failed += 1;
@@ -1027,8 +1040,7 @@ impl Client {
     /// Transfers to cancel at the peer if this process ends now; none if the same command resumes
     /// them.
     fn to_cancel(&self) -> Vec<TransferId> {
-        let is_kept = self.job.wish.put.is_some() || self.job.options.protocol.codes_files();
-        if is_kept { Vec::new() } else { self.active.keys().cloned().collect() }
+        if self.keeps_records { Vec::new() } else { self.active.keys().cloned().collect() }
     }
 
     /// Exit code of a sender that watches a folder: a signal ends it as planned.
