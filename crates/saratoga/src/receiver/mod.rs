@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
 use session::allowance::Allowance;
-use session::delivery::{Delivery, Event};
+use session::delivery::{Delivery, Event, SaveInterval};
 use session::path::{Burst, Class, Turn};
 use session::{Base, StoreRefusal};
 
@@ -59,6 +59,7 @@ pub(crate) struct Receiver {
     has_data: bool,
     extent: Extent,
     delivery: Delivery,
+    saves: SaveInterval,
     /// Number of the session's record and working file.
     number: u32,
     /// Bytes received by an earlier session.
@@ -111,6 +112,7 @@ impl Receiver {
             has_data: false,
             extent: Extent::new(),
             delivery: Delivery::new(spool_name(number)),
+            saves: SaveInterval::default(),
             number,
             resumed: 0,
             reports: Reports::new(asking),
@@ -424,7 +426,8 @@ impl Receiver {
             if self.delivery.is_save_due(&self.extent.ranges, policy) {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
-                self.base.alarm(&mut core.shared, Alarm::Save, now, policy.interval);
+                let wait = self.saves.wait(policy);
+                self.base.alarm(&mut core.shared, Alarm::Save, now, wait);
             }
         }
     }
@@ -437,6 +440,7 @@ impl Receiver {
             self.delivery.save(&mut core.shared, self.base.seat.handle, ranges);
         }
     }
+            self.saves.begin(core.now);
 
     fn partial(&self) -> Option<Partial> {
         let description = self.description.as_ref().filter(|description| description.can_go_on)?;
@@ -589,7 +593,10 @@ impl Receiver {
         match event {
             Event::Opened => self.check_complete(core, now),
             Event::Summed => self.summed_up(core, now),
-            Event::Saved => self.put_record(core),
+            Event::Saved => {
+                self.saves.end(now);
+                self.put_record(core);
+            }
             Event::Stored => self.install(core),
             Event::Installed => self.installed(core, now),
             Event::NotInstalled(cause) | Event::Failed(cause) => {
