@@ -194,7 +194,7 @@ impl Node {
         if let Some(handle) = self.sessions.find(&id) {
             // The session was requested before, and the reply may be lost.
             if let Some(session) = self.sessions.get_mut(handle) {
-                session.requested_again(&mut self.core);
+                session.requested_again(&mut self.core, now);
             }
             return;
         }

@@ -318,7 +318,7 @@ impl Node {
     fn begin_sender(&mut self, now: Time, id: SessionId, order: Order) {
         self.core.user.indicate(Indication::Started { id, name: order.name.clone() });
         self.sessions.begin(&mut self.core, now, id, |core, base| {
-            let sender = Sender::new(base, id, order, core);
+            let sender = Sender::new(base, id, order, core, now);
             core.shared.senders += 1;
             Session::Sender(Box::new(sender))
         });

@@ -30,7 +30,6 @@ use self::offer::Offer;
 pub(crate) use self::offer::Order;
 use self::proof::Unproven;
 use self::requests::{Echo, Requests, missing};
-use super::codec;
 use super::config::{Remote, Version};
 use super::congestion::Control;
 use super::core::{Alarm, Core, Job, Task};
@@ -100,7 +99,13 @@ enum Failed {
 }
 
 impl Sender {
-    pub(crate) fn new(base: Base<Alarm>, id: SessionId, order: Order, core: &mut Core) -> Self {
+    pub(crate) fn new(
+        base: Base<Alarm>,
+        id: SessionId,
+        order: Order,
+        core: &mut Core,
+        now: Time,
+    ) -> Self {
         let remote = core.config.remote(id.peer).clone();
         let unproven = (order.is_requested && core.config.wants_proof(id.peer))
             .then(|| Unproven::new(core.arrived));
@@ -115,7 +120,7 @@ impl Sender {
         } else {
             core.shared.open(handle, order.source.clone(), OpenMode::Read);
         }
-        Self {
+        let mut sender = Self {
             base,
             id,
             remote,
@@ -134,11 +139,27 @@ impl Sender {
             failed: None,
             phase: Phase::Opening,
             offer: Offer::new(order, core.config.version),
+        };
+        if sender.is_theirs() {
+            sender.await_peer(core, now);
         }
+        sender
+    }
+
+    /// Starts to wait for a sign of life.
+    fn await_peer(&mut self, core: &mut Core, now: Time) {
+        self.base.last_received = now;
+        let wait = core.given_up_at(&self.base, &self.remote).since(now);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
     }
 
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done)
+    }
+
+    /// Whether the file is being opened, or its checksum computed.
+    fn is_preparing(&self) -> bool {
+        matches!(self.phase, Phase::Opening | Phase::Summing { .. })
     }
 
     fn is_sending(&self) -> bool {
@@ -150,14 +171,14 @@ impl Sender {
         self.offer.order.is_requested
     }
 
-    /// Order in which half-open sessions are dropped. A requested session may be dropped if the
-    /// peer left requests for a STATUS without a reply for twice the reply time, and never sent
-    /// any.
+    /// Order in which half-open sessions are dropped. A requested session may be dropped if for
+    /// twice the reply time the peer left requests for a STATUS without a reply, and never sent
+    /// any, or did not repeat its request while the file was being opened.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         let patience = 2 * core.answer_time(&self.base, &self.remote);
         let is_silent = now.since(self.base.last_received) >= patience;
         let has_no_reply = self.requests.is_waiting() && !self.requests.has_reply();
-        let is_half_open = self.is_theirs() && has_no_reply && is_silent;
+        let is_half_open = self.is_theirs() && (has_no_reply || self.is_preparing()) && is_silent;
         is_half_open.then_some((true, self.base.last_received))
     }
 
@@ -280,11 +301,8 @@ impl Sender {
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        if self.accept_due {
-            if !core.push(burst, &Packet::Status(codec::acceptance(self.id.number))) {
-                return Turn::More;
-            }
-            self.accept_due = false;
+        if self.accept_due && self.emit_acceptance(core, burst) == Turn::More {
+            return Turn::More;
         }
         if matches!(self.phase, Phase::Asking) && self.request_due {
             let request = self.offer.request(self.id.number, core.config.udp_lite);

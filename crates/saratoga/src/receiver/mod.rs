@@ -648,8 +648,8 @@ impl Receiver {
             return;
         }
         if status.code == StatusCode::Ok {
-            if self.phase == Phase::Asking {
-                // The STATUS accepts the request.
+            if self.wish.is_some() && self.description.is_none() {
+                // The STATUS accepts the request, which the peer is preparing to fulfil.
                 self.arrived(core, now);
             }
             return;

@@ -12,7 +12,7 @@ use wire::checksum::ChecksumType;
 
 use super::{Phase, Sender};
 use crate::config::Version;
-use crate::core::{Alarm, Core};
+use crate::core::Core;
 use crate::indication::Put;
 use crate::packet::StatusCode;
 
@@ -115,9 +115,7 @@ impl Sender {
         } else {
             self.go_ahead(core);
         }
-        self.base.last_received = now;
-        let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
-        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
+        self.await_peer(core, now);
     }
 
     /// Starts to send METADATA and file.

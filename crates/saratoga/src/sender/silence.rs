@@ -51,7 +51,10 @@ impl Sender {
             }
             (Alarm::Pace, Phase::Sending) => self.want_all(core),
             (Alarm::Silence, Phase::Sending) => self.silence(core, now),
-            (Alarm::Inactivity, Phase::Asking | Phase::Sending) => {
+            (
+                Alarm::Inactivity,
+                Phase::Opening | Phase::Summing { .. } | Phase::Asking | Phase::Sending,
+            ) => {
                 let limit = core.given_up_at(&self.base, &self.remote);
                 let is_over = self.source.as_ref().is_some_and(Source::at_end);
                 if limit > now {

@@ -14,6 +14,7 @@ use crate::packet::{Content, Data, Packet, Width};
 mod amplification;
 mod floods;
 mod listings;
+mod preparing;
 mod requests;
 mod resumption;
 mod silence;
