@@ -10,6 +10,7 @@ mod offer;
 mod opening;
 mod proof;
 mod requests;
+mod resuming;
 mod silence;
 mod status;
 
@@ -30,6 +31,7 @@ use self::offer::Offer;
 pub(crate) use self::offer::Order;
 use self::proof::Unproven;
 use self::requests::{Echo, Requests, missing};
+use self::resuming::Resuming;
 use super::config::{Remote, Version};
 use super::congestion::Control;
 use super::core::{Alarm, Core, Job, Task};
@@ -58,6 +60,8 @@ pub(crate) struct Sender {
     requests: Requests,
     /// Limit until the peer has proved that it receives, if it is an unknown requester.
     unproven: Option<Unproven>,
+    /// Wait for the first STATUS, if an earlier session sent a part of the file.
+    resuming: Option<Resuming>,
     in_flight: InFlight,
     filling: Filling,
     window: Option<Window>,
@@ -131,6 +135,7 @@ impl Sender {
             source: None,
             requests,
             unproven,
+            resuming: None,
             in_flight: InFlight::default(),
             filling: Filling::default(),
             window: None,
@@ -289,6 +294,7 @@ impl Sender {
         match class {
             Class::Control => self.emit_control(core, burst),
             _ if sending && self.unproven.is_some() => self.emit_probe(core, burst),
+            _ if sending && self.resuming.is_some() => self.emit_resuming(core, burst),
             Class::Metadata if sending => self.emit_metadata(core, burst),
             Class::Repair if sending => self.emit_repairs(core, burst),
             Class::Bulk if sending => {
@@ -566,18 +572,29 @@ impl Sender {
         } else {
             self.metadata_known = true;
         }
+        if self.resuming.is_some() && status.lacks_metadata {
+            self.request_parts_again(core);
+            return;
+        }
+        let resumes = self.resuming.take().is_some();
         let Some(source) = self.source.as_ref() else { return };
         // Before a stream's end has arrived, nothing is missing either.
         let of_end = !self.offer.is_stream() || self.requests.knows_end(status, echo);
         let is_whole =
             !status.is_partial && !status.lacks_metadata && status.holes.is_empty() && of_end;
-        if is_whole && source.at_end() && source.size.is_some_and(|size| status.progress >= size) {
+        let is_sent = resumes || source.at_end();
+        if is_whole && is_sent && source.size.is_some_and(|size| status.progress >= size) {
             self.succeed(core, true);
             return;
         }
         self.filling.confirm(status, source.sent(), core.config.limits.gaps);
         if !self.fills(core, now) {
             self.repair(core, now, status, echo);
+        }
+        if resumes {
+            self.base.disarm(&mut core.shared, Alarm::Poll);
+            self.requests.hurry(now);
+            self.begin_data(core);
         }
     }
 

@@ -151,7 +151,8 @@ impl Receiver {
     /// Whether this METADATA describes the session's file.
     pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
         let description = self.description.as_ref();
-        let is_theirs = self.wish.is_none() && self.is_receiving();
+        let is_open = self.is_receiving() || self.phase == Phase::Storing;
+        let is_theirs = self.wish.is_none() && is_open;
         is_theirs
             && description.is_some_and(|description| {
                 description.can_go_on && description.identity == identity
@@ -194,6 +195,7 @@ impl Receiver {
         self.id = id;
         self.base.move_to(&mut core.shared, now, id.peer);
         self.reports.restart();
+        self.reports.resume();
         self.resumed = self.extent.ranges.covered();
         core.user.indicate(Indication::Receiving {
             id,
@@ -354,6 +356,7 @@ impl Receiver {
             resumed: self.resumed,
         });
         if self.resumed > 0 {
+            self.reports.resume();
             self.volunteer(core);
         }
     }
@@ -437,10 +440,10 @@ impl Receiver {
         let can_go_on = self.description.as_ref().is_some_and(|description| description.can_go_on);
         let ranges = &self.extent.ranges;
         if can_go_on && !self.delivery.is_saving() && !self.delivery.is_saved(ranges) {
+            self.saves.begin(core.now);
             self.delivery.save(&mut core.shared, self.base.seat.handle, ranges);
         }
     }
-            self.saves.begin(core.now);
 
     fn partial(&self) -> Option<Partial> {
         let description = self.description.as_ref().filter(|description| description.can_go_on)?;

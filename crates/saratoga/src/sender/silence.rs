@@ -37,6 +37,10 @@ impl Sender {
                 self.base.want(&mut core.shared, Class::Control);
             }
             (Alarm::Poll, Phase::Sending) if self.unproven.is_some() => self.unproved(core),
+            (Alarm::Poll, Phase::Sending) if self.resuming.is_some() => {
+                self.requests.missed();
+                self.request_parts_again(core);
+            }
             (Alarm::Poll, Phase::Sending) => {
                 self.requests.missed();
                 self.metadata_due |= !self.metadata_known && self.offer.version() == Version::V1;
