@@ -603,6 +603,8 @@ impl Sender {
         let path = core.shared.paths.get(&self.id.peer);
         let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
         let times = path.and_then(|path| path.times(segment));
+        let handle = self.base.seat.handle;
+        let is_needed = path.is_some_and(|path| path.is_wanted_by_others(Class::Bulk, handle));
         // Without a timestamp, queues on the path are unknown: some packets may wait there.
         let waiting = times.map_or(Duration::ZERO, |(packet, _)| 8 * packet);
         let reply = core.answer_time(&self.base, &self.remote);
@@ -626,9 +628,9 @@ impl Sender {
                 at = next;
             }
         }
-        // While there is new data to send, a copy of a repair takes the place of new data. On a
-        // shared path, it also costs others.
-        let spares = source.at_end() && self.control.is_none();
+        // While there is new data to send, here or in other sessions, a copy of a repair takes its
+        // place. On a shared path, it also costs others.
+        let spares = source.at_end() && !is_needed && self.control.is_none();
         let copies = if spares { self.remote.repair_copies } else { 1 };
         // Over a thin return link a reply takes longer than the light time.
         let times = times.map(|(packet, round_trip)| (packet, round_trip.max(reply)));

@@ -313,3 +313,28 @@ fn a_receiver_that_does_not_reply_gets_the_file() {
     world.run_until(at_millis(20_000));
     assert!(sent(&world) >= SIZE, "{:#?}", world.transcript());
 }
+
+/// With two files under way, copies of repairs would take the place of the other's data.
+#[test]
+fn repairs_have_no_copies_while_another_file_needs_the_path() {
+    let mut repaired = Vec::new();
+    for others in [0, 1] {
+        let mut world = World::with(&config());
+        world.info.owlt = Some(Duration::from_secs(1));
+        (0..2).for_each(|side| world.up(side));
+        // A tenth of the first file is lost.
+        world.lose = Box::new(|side, number, _| side == 0 && number < 500 && number % 10 == 9);
+        put_again(&mut world, Some(1), false);
+        world.run_until(at_millis(1_000));
+        if others > 0 {
+            world.sides[0].store.insert(name("long"), content(5 * SIZE));
+            world.put_with(&content(SIZE), |request| {
+                (request.source, request.name) = (name("long"), "other".to_owned());
+            });
+        }
+        world.run_until(at_millis(4_500));
+        repaired.push(world.sides[0].engine.stats().repair_bytes);
+    }
+    let [alone, shared] = repaired[..] else { panic!("two") };
+    assert!(shared > 0 && 3 * shared < 2 * alone, "{repaired:?}");
+}
