@@ -29,14 +29,7 @@ fn main() {
     let name = |path| FileName::file(path).expect("a plain name");
     let picture: Vec<_> = (0..100_000_u32).map(|i| (i / 7) as u8).collect();
     hosts[0].1.insert(name("picture.raw"), picture.clone());
-    let request = PutRequest {
-        peer: LINK,
-        source: name("picture.raw"),
-        name: "copy.raw".to_owned(),
-        put: Put::Push,
-        delete: false,
-        stream: false,
-    };
+    let request = PutRequest::new(LINK, name("picture.raw"), "copy.raw");
     hosts[0].0.put(Time::ZERO, request).expect("a sound request");
 
     let mut link = MemoryLink::new(LIGHT, 0.1, Rng::new(1, "losses"));

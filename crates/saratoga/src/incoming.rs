@@ -2,7 +2,7 @@
 
 use engine::{FileName, PathId, Time};
 use session::Turns as _;
-use session::path::Handle;
+use session::path::{Handle, Path};
 
 use super::codec;
 use super::config::Version;
@@ -81,19 +81,23 @@ impl Node {
     }
 
     /// Continues an existing session under a new number, because a restarted sender describes the
-    /// same file. On another path it may be another sender: there, it continues only if the session
-    /// was silent for a reply time. Returns the session of another path that was not.
+    /// same file. On another path it may be another sender: there, it continues only if its number
+    /// and host are the same, or if the session was silent for a reply time. Returns the session of
+    /// another path that was not.
     fn unite(&mut self, now: Time, id: SessionId, identity: &[u8]) -> Option<SessionId> {
         if self.sessions.is_closed(&id) {
             return None;
         }
         let about = |session: &Session| match session {
-            Session::Receiver(receiver) => receiver.is_about(identity),
+            Session::Receiver(receiver) => {
+                let is_open = receiver.is_receiving() || receiver.id.number == id.number;
+                is_open && receiver.is_about(identity)
+            }
             Session::Sender(_) | Session::Errand(_) => false,
         };
         let other = self.sessions.iter().find(|session| about(session)).map(Session::id);
         let other = other.filter(|other| *other != id)?;
-        if other.peer != id.peer && !self.is_silent(now, other) {
+        if other.peer != id.peer && !self.is_restart(other, id) && !self.is_silent(now, other) {
             return Some(other);
         }
         if self.sessions.forget_unknown(&mut self.core, &id) {
@@ -128,6 +132,14 @@ impl Node {
         if let Some(receiver) = self.sessions.rename(&other, id) {
             receiver.adopt(&mut self.core, now, id);
         }
+    }
+
+    /// Whether a session is that of another process of the same host, which has its number: nobody
+    /// off the path knows that.
+    fn is_restart(&self, other: SessionId, id: SessionId) -> bool {
+        let host = |path| self.core.shared.paths.get(&path).and_then(Path::host);
+        let is_same = host(other.peer).is_some_and(|other| host(id.peer) == Some(other));
+        other.number == id.number && is_same
     }
 
     /// Whether a session was silent for a reply time.
@@ -194,7 +206,7 @@ impl Node {
         if let Some(handle) = self.sessions.find(&id) {
             // The session was requested before, and the reply may be lost.
             if let Some(session) = self.sessions.get_mut(handle) {
-                session.requested_again(&mut self.core);
+                session.requested_again(&mut self.core, now);
             }
             return;
         }
@@ -276,6 +288,7 @@ impl Node {
                     },
                     put: Put::Push,
                     is_requested: true,
+                    resumes: false,
                     delete: request.kind == RequestKind::Take,
                     descriptor: request.descriptor.min(self.core.config.descriptor),
                     udp_lite: self.core.config.udp_lite

@@ -62,6 +62,29 @@ pub struct PutRequest {
     /// Whether it is sent as a stream: its length is unknown until its end was read, and it has no
     /// checksum.
     pub stream: bool,
+    /// Session number, so that a receiver recognises the session of an earlier process that sent
+    /// the same file; random if there is none, or if it is in use.
+    pub session: Option<u32>,
+    /// Whether an earlier session may have sent a part of the file: data is sent once the receiver
+    /// has reported what is missing, or does not reply.
+    pub resumes: bool,
+}
+
+impl PutRequest {
+    /// Request to put a file under this name.
+    #[must_use]
+    pub fn new(peer: PathId, source: FileName, name: impl Into<String>) -> Self {
+        Self {
+            peer,
+            source,
+            name: name.into(),
+            put: Put::Push,
+            delete: false,
+            stream: false,
+            session: None,
+            resumes: false,
+        }
+    }
 }
 
 /// Request to fetch a file.

@@ -210,11 +210,12 @@ impl Node {
             content,
             put: request.put,
             is_requested: false,
+            resumes: request.resumes,
             delete: request.delete,
             descriptor: self.core.config.descriptor,
             udp_lite: self.core.config.udp_lite && !request.delete,
         };
-        let id = self.new_id(request.peer, Role::Sender)?;
+        let id = self.new_id(request.peer, Role::Sender, request.session)?;
         self.begin_sender(now, id, order);
         Ok(id)
     }
@@ -263,7 +264,7 @@ impl Node {
     ) -> Result<SessionId, RequestError> {
         self.knows_more_than_get()?;
         check_name(&name)?;
-        let id = self.new_id(peer, Role::Receiver)?;
+        let id = self.new_id(peer, Role::Receiver, None)?;
         self.core.user.indicate(Indication::Started { id, name: name.clone() });
         self.sessions.begin(&mut self.core, now, id, |core, base| {
             Session::Errand(Box::new(Errand::ask(base, id, name, core, now)))
@@ -296,18 +297,24 @@ impl Node {
     }
 
     fn wish(&mut self, now: Time, peer: PathId, wish: Wish) -> Result<SessionId, RequestError> {
-        let id = self.new_id(peer, Role::Receiver)?;
+        let id = self.new_id(peer, Role::Receiver, None)?;
         self.begin_receiver(now, id, Some(wish));
         Ok(id)
     }
 
-    /// A random session number that is not in use.
-    fn new_id(&mut self, peer: PathId, role: Role) -> Result<SessionId, RequestError> {
+    /// The wanted session number, or a random one if it is in use.
+    fn new_id(
+        &mut self,
+        peer: PathId,
+        role: Role,
+        wanted: Option<u32>,
+    ) -> Result<SessionId, RequestError> {
         if self.sessions.len() >= self.core.config.limits.sessions {
             return Err(RequestError::TooManySessions);
         }
+        let mut wanted = wanted;
         loop {
-            let number = self.core.rng.next_u64() as u32;
+            let number = wanted.take().unwrap_or_else(|| self.core.rng.next_u64() as u32);
             let ids = [Role::Sender, Role::Receiver].map(|role| SessionId { peer, number, role });
             if number != 0 && !ids.iter().any(|id| self.sessions.is_taken(id)) {
                 return Ok(SessionId { peer, number, role });
@@ -318,7 +325,7 @@ impl Node {
     fn begin_sender(&mut self, now: Time, id: SessionId, order: Order) {
         self.core.user.indicate(Indication::Started { id, name: order.name.clone() });
         self.sessions.begin(&mut self.core, now, id, |core, base| {
-            let sender = Sender::new(base, id, order, core);
+            let sender = Sender::new(base, id, order, core, now);
             core.shared.senders += 1;
             Session::Sender(Box::new(sender))
         });

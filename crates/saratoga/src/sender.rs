@@ -10,6 +10,7 @@ mod offer;
 mod opening;
 mod proof;
 mod requests;
+mod resuming;
 mod silence;
 mod status;
 
@@ -30,7 +31,7 @@ use self::offer::Offer;
 pub(crate) use self::offer::Order;
 use self::proof::Unproven;
 use self::requests::{Echo, Requests, missing};
-use super::codec;
+use self::resuming::Resuming;
 use super::config::{Remote, Version};
 use super::congestion::Control;
 use super::core::{Alarm, Core, Job, Task};
@@ -59,6 +60,8 @@ pub(crate) struct Sender {
     requests: Requests,
     /// Limit until the peer has proved that it receives, if it is an unknown requester.
     unproven: Option<Unproven>,
+    /// Wait for the first STATUS, if an earlier session sent a part of the file.
+    resuming: Option<Resuming>,
     in_flight: InFlight,
     filling: Filling,
     window: Option<Window>,
@@ -100,7 +103,13 @@ enum Failed {
 }
 
 impl Sender {
-    pub(crate) fn new(base: Base<Alarm>, id: SessionId, order: Order, core: &mut Core) -> Self {
+    pub(crate) fn new(
+        base: Base<Alarm>,
+        id: SessionId,
+        order: Order,
+        core: &mut Core,
+        now: Time,
+    ) -> Self {
         let remote = core.config.remote(id.peer).clone();
         let unproven = (order.is_requested && core.config.wants_proof(id.peer))
             .then(|| Unproven::new(core.arrived));
@@ -115,7 +124,7 @@ impl Sender {
         } else {
             core.shared.open(handle, order.source.clone(), OpenMode::Read);
         }
-        Self {
+        let mut sender = Self {
             base,
             id,
             remote,
@@ -126,6 +135,7 @@ impl Sender {
             source: None,
             requests,
             unproven,
+            resuming: None,
             in_flight: InFlight::default(),
             filling: Filling::default(),
             window: None,
@@ -134,11 +144,27 @@ impl Sender {
             failed: None,
             phase: Phase::Opening,
             offer: Offer::new(order, core.config.version),
+        };
+        if sender.is_theirs() {
+            sender.await_peer(core, now);
         }
+        sender
+    }
+
+    /// Starts to wait for a sign of life.
+    fn await_peer(&mut self, core: &mut Core, now: Time) {
+        self.base.last_received = now;
+        let wait = core.given_up_at(&self.base, &self.remote).since(now);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
     }
 
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done)
+    }
+
+    /// Whether the file is being opened, or its checksum computed.
+    fn is_preparing(&self) -> bool {
+        matches!(self.phase, Phase::Opening | Phase::Summing { .. })
     }
 
     fn is_sending(&self) -> bool {
@@ -150,14 +176,14 @@ impl Sender {
         self.offer.order.is_requested
     }
 
-    /// Order in which half-open sessions are dropped. A requested session may be dropped if the
-    /// peer left requests for a STATUS without a reply for twice the reply time, and never sent
-    /// any.
+    /// Order in which half-open sessions are dropped. A requested session may be dropped if for
+    /// twice the reply time the peer left requests for a STATUS without a reply, and never sent
+    /// any, or did not repeat its request while the file was being opened.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         let patience = 2 * core.answer_time(&self.base, &self.remote);
         let is_silent = now.since(self.base.last_received) >= patience;
         let has_no_reply = self.requests.is_waiting() && !self.requests.has_reply();
-        let is_half_open = self.is_theirs() && has_no_reply && is_silent;
+        let is_half_open = self.is_theirs() && (has_no_reply || self.is_preparing()) && is_silent;
         is_half_open.then_some((true, self.base.last_received))
     }
 
@@ -268,6 +294,7 @@ impl Sender {
         match class {
             Class::Control => self.emit_control(core, burst),
             _ if sending && self.unproven.is_some() => self.emit_probe(core, burst),
+            _ if sending && self.resuming.is_some() => self.emit_resuming(core, burst),
             Class::Metadata if sending => self.emit_metadata(core, burst),
             Class::Repair if sending => self.emit_repairs(core, burst),
             Class::Bulk if sending => {
@@ -280,11 +307,8 @@ impl Sender {
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        if self.accept_due {
-            if !core.push(burst, &Packet::Status(codec::acceptance(self.id.number))) {
-                return Turn::More;
-            }
-            self.accept_due = false;
+        if self.accept_due && self.emit_acceptance(core, burst) == Turn::More {
+            return Turn::More;
         }
         if matches!(self.phase, Phase::Asking) && self.request_due {
             let request = self.offer.request(self.id.number, core.config.udp_lite);
@@ -548,18 +572,29 @@ impl Sender {
         } else {
             self.metadata_known = true;
         }
+        if self.resuming.is_some() && status.lacks_metadata {
+            self.request_parts_again(core);
+            return;
+        }
+        let resumes = self.resuming.take().is_some();
         let Some(source) = self.source.as_ref() else { return };
         // Before a stream's end has arrived, nothing is missing either.
         let of_end = !self.offer.is_stream() || self.requests.knows_end(status, echo);
         let is_whole =
             !status.is_partial && !status.lacks_metadata && status.holes.is_empty() && of_end;
-        if is_whole && source.at_end() && source.size.is_some_and(|size| status.progress >= size) {
+        let is_sent = resumes || source.at_end();
+        if is_whole && is_sent && source.size.is_some_and(|size| status.progress >= size) {
             self.succeed(core, true);
             return;
         }
         self.filling.confirm(status, source.sent(), core.config.limits.gaps);
         if !self.fills(core, now) {
             self.repair(core, now, status, echo);
+        }
+        if resumes {
+            self.base.disarm(&mut core.shared, Alarm::Poll);
+            self.requests.hurry(now);
+            self.begin_data(core);
         }
     }
 
@@ -568,6 +603,8 @@ impl Sender {
         let path = core.shared.paths.get(&self.id.peer);
         let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
         let times = path.and_then(|path| path.times(segment));
+        let handle = self.base.seat.handle;
+        let is_needed = path.is_some_and(|path| path.is_wanted_by_others(Class::Bulk, handle));
         // Without a timestamp, queues on the path are unknown: some packets may wait there.
         let waiting = times.map_or(Duration::ZERO, |(packet, _)| 8 * packet);
         let reply = core.answer_time(&self.base, &self.remote);
@@ -591,9 +628,9 @@ impl Sender {
                 at = next;
             }
         }
-        // While there is new data to send, a copy of a repair takes the place of new data. On a
-        // shared path, it also costs others.
-        let spares = source.at_end() && self.control.is_none();
+        // While there is new data to send, here or in other sessions, a copy of a repair takes its
+        // place. On a shared path, it also costs others.
+        let spares = source.at_end() && !is_needed && self.control.is_none();
         let copies = if spares { self.remote.repair_copies } else { 1 };
         // Over a thin return link a reply takes longer than the light time.
         let times = times.map(|(packet, round_trip)| (packet, round_trip.max(reply)));

@@ -97,10 +97,10 @@ impl Session {
     }
 
     /// Processes a repetition of the session's request.
-    pub(super) fn requested_again(&mut self, core: &mut Core) {
+    pub(super) fn requested_again(&mut self, core: &mut Core, now: Time) {
         match self {
             Self::Receiver(receiver) => receiver.requested(core),
-            Self::Sender(sender) => sender.requested_again(core),
+            Self::Sender(sender) => sender.requested_again(core, now),
             Self::Errand(_) => self.want_all(core),
         }
     }

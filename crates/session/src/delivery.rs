@@ -11,7 +11,9 @@
 #[cfg(test)]
 mod tests;
 
-use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode};
+use std::time::Duration;
+
+use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, Time};
 
 use crate::journal::Slot;
 use crate::path::Handle;
@@ -338,5 +340,37 @@ impl Delivery {
                 None
             }
         }
+    }
+}
+
+/// Part of the configured interval after which a fast store saves progress.
+const FAST: u32 = 8;
+
+/// Interval between two saves as a multiple of the time that a save takes: at most a sixteenth of
+/// the time is spent on saves.
+const SPARE: u32 = 16;
+
+/// Interval between saves. A save costs little if the store is fast, and each byte that arrives
+/// after the last one is sent again after a crash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SaveInterval {
+    began: Option<Time>,
+    took: Duration,
+}
+
+impl SaveInterval {
+    /// Notes the beginning of a save.
+    pub fn begin(&mut self, now: Time) {
+        self.began.get_or_insert(now);
+    }
+
+    /// Notes that data is saved ([`Event::Saved`]).
+    pub fn end(&mut self, now: Time) {
+        self.took = self.began.take().map_or(self.took, |began| now.since(began));
+    }
+
+    /// Time from new data to the next save.
+    pub fn wait(&self, policy: JournalPolicy) -> Duration {
+        (self.took * SPARE).clamp(policy.interval / FAST, policy.interval)
     }
 }

@@ -243,6 +243,11 @@ impl Path {
         self.ready.iter().any(|queue| !queue.is_empty())
     }
 
+    /// Whether another transaction than `handle` is queued for a class.
+    pub fn is_wanted_by_others(&self, class: Class, handle: Handle) -> bool {
+        self.ready[class as usize].iter().any(|other| *other != handle)
+    }
+
     /// Queues a transaction for a class; it must not be queued.
     pub fn enqueue(&mut self, class: Class, handle: Handle) {
         self.ready[class as usize].push_back(handle);

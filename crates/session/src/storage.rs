@@ -105,7 +105,7 @@ settings! {
         pub enabled: bool as Flag = true,
         /// Bytes received since the last entry after which progress is saved.
         pub bytes: u64 as Size = 64 << 20,
-        /// Time since the last entry after which progress is saved, if there are new bytes.
+        /// Longest time since the last entry until progress is saved, if there are new bytes.
         pub interval: Duration as Span = Duration::from_secs(2),
     }
 }

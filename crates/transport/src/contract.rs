@@ -120,6 +120,10 @@ pub struct SendRequest {
     pub takes: bool,
     /// Messages to the applications of receivers, ahead of the file.
     pub messages: Vec<Bytes>,
+    /// Session number of all processes that send this file, where the protocol is Saratoga.
+    pub session: Option<u32>,
+    /// Whether an earlier one of them may have sent a part of it.
+    pub resumes: bool,
 }
 
 impl SendRequest {
@@ -138,6 +142,8 @@ impl SendRequest {
             asks_first: false,
             takes: false,
             messages: Vec::new(),
+            session: None,
+            resumes: false,
         }
     }
 }

@@ -39,8 +39,7 @@ impl FileEngine for saratoga::Node {
     fn send_bundle(&mut self, now: Time, bundle: Bundle) -> Option<SessionId> {
         let Bundle { to, source, name, is_reliable } = bundle;
         let put = if is_reliable { Put::Push } else { Put::Blind };
-        let (delete, stream) = (false, false);
-        self.put_bundle(now, PutRequest { peer: to, source, name, put, delete, stream }).ok()
+        self.put_bundle(now, PutRequest { put, ..PutRequest::new(to, source, name) }).ok()
     }
 
     fn cancel_bundle(&mut self, now: Time, session: SessionId) -> bool {

@@ -162,9 +162,7 @@ fn request(
     len: usize,
 ) -> saratoga::PutRequest {
     let source = hub.file(n, &bytes(len));
-    let (delete, stream) = (false, false);
-    let put = saratoga::Put::Push;
-    saratoga::PutRequest { peer: PATH, source, name: "a/name".to_owned(), put, delete, stream }
+    saratoga::PutRequest::new(PATH, source, "a/name")
 }
 
 fn results(hub: &Hub<SaratogaCl, saratoga::Node>) -> Vec<(usize, Result<(), StatusCode>)> {

@@ -297,7 +297,10 @@ impl Receiver {
                 }
             }
             Event::Summed => self.summed_up(core, now),
-            Event::Saved => self.put_record(core),
+            Event::Saved => {
+                self.record.saves.end(now);
+                self.put_record(core);
+            }
             Event::Stored => self.stored(core, now),
             Event::Installed => self.installed(core, now),
             Event::NotInstalled(reason) => self.not_installed(core, now, *reason),
@@ -335,6 +338,7 @@ impl Receiver {
                 if self.phase == Phase::Receiving {
                     // An idle reception needs no saving; the next data arms the timer again.
                     self.record.alarmed = false;
+                    self.record.saves.begin(now);
                     self.save_progress(core);
                 }
             }

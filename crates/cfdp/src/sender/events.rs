@@ -212,7 +212,10 @@ impl Sender {
         }
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         if let Some(path) = path.filter(|_| !fills) {
-            source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
+            // While others have new data to send, a copy of a repair takes its place.
+            let is_needed = path.is_wanted_by_others(Class::Bulk, self.base.seat.handle);
+            let copies = if is_needed { 1 } else { self.base.remote.repair_copies };
+            source.choose_copies(copies, segment, path.times(segment));
         }
         source.read_repairs(&mut core.shared, self.base.seat.handle);
         if self.metadata.due {

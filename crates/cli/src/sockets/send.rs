@@ -156,6 +156,24 @@ impl Args {
         self.batch.is_wanted() || self.watch.watch || self.checksum
     }
 
+    /// Refuses options of files and folders with standard input, which has no name, mode or time.
+    fn check_input(&self) -> Result<()> {
+        for (option, is_given) in [
+            ("--checksum", self.checksum),
+            ("--preserve", self.batch.preserve),
+            ("--dry-run", self.batch.dry_run),
+            ("--exclude", !self.batch.exclude.is_empty()),
+            ("--watch", self.watch.watch),
+        ] {
+            ensure!(
+                !is_given,
+                "{option} is for files and folders; send standard input (-) without it, or give a \
+                 path in place of -"
+            );
+        }
+        Ok(())
+    }
+
     fn remote_entity(&self) -> u64 {
         self.remote_entity.unwrap_or(REMOTE_ENTITY)
     }
@@ -255,6 +273,11 @@ impl Args {
 pub(crate) fn run(mut args: Args) -> Result<ExitCode> {
     let Operands { paths, address } = args.operands().map_err(transfer::usage)?;
     let address = address.as_deref();
+    if let [path] = paths.as_slice()
+        && path == Path::new(STANDARD_INPUT)
+    {
+        args.check_input().map_err(transfer::usage)?;
+    }
     args.settle(address).map_err(transfer::usage)?;
     match paths.as_slice() {
         [path] if args.groups.stream => args.send_stream(path, address),

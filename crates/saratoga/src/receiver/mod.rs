@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
 use session::allowance::Allowance;
-use session::delivery::{Delivery, Event};
+use session::delivery::{Delivery, Event, SaveInterval};
 use session::path::{Burst, Class, Turn};
 use session::{Base, StoreRefusal};
 
@@ -59,6 +59,7 @@ pub(crate) struct Receiver {
     has_data: bool,
     extent: Extent,
     delivery: Delivery,
+    saves: SaveInterval,
     /// Number of the session's record and working file.
     number: u32,
     /// Bytes received by an earlier session.
@@ -111,6 +112,7 @@ impl Receiver {
             has_data: false,
             extent: Extent::new(),
             delivery: Delivery::new(spool_name(number)),
+            saves: SaveInterval::default(),
             number,
             resumed: 0,
             reports: Reports::new(asking),
@@ -149,7 +151,8 @@ impl Receiver {
     /// Whether this METADATA describes the session's file.
     pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
         let description = self.description.as_ref();
-        let is_theirs = self.wish.is_none() && self.is_receiving();
+        let is_open = self.is_receiving() || self.phase == Phase::Storing;
+        let is_theirs = self.wish.is_none() && is_open;
         is_theirs
             && description.is_some_and(|description| {
                 description.can_go_on && description.identity == identity
@@ -192,6 +195,7 @@ impl Receiver {
         self.id = id;
         self.base.move_to(&mut core.shared, now, id.peer);
         self.reports.restart();
+        self.reports.resume();
         self.resumed = self.extent.ranges.covered();
         core.user.indicate(Indication::Receiving {
             id,
@@ -352,6 +356,7 @@ impl Receiver {
             resumed: self.resumed,
         });
         if self.resumed > 0 {
+            self.reports.resume();
             self.volunteer(core);
         }
     }
@@ -424,7 +429,8 @@ impl Receiver {
             if self.delivery.is_save_due(&self.extent.ranges, policy) {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
-                self.base.alarm(&mut core.shared, Alarm::Save, now, policy.interval);
+                let wait = self.saves.wait(policy);
+                self.base.alarm(&mut core.shared, Alarm::Save, now, wait);
             }
         }
     }
@@ -434,6 +440,7 @@ impl Receiver {
         let can_go_on = self.description.as_ref().is_some_and(|description| description.can_go_on);
         let ranges = &self.extent.ranges;
         if can_go_on && !self.delivery.is_saving() && !self.delivery.is_saved(ranges) {
+            self.saves.begin(core.now);
             self.delivery.save(&mut core.shared, self.base.seat.handle, ranges);
         }
     }
@@ -589,7 +596,10 @@ impl Receiver {
         match event {
             Event::Opened => self.check_complete(core, now),
             Event::Summed => self.summed_up(core, now),
-            Event::Saved => self.put_record(core),
+            Event::Saved => {
+                self.saves.end(now);
+                self.put_record(core);
+            }
             Event::Stored => self.install(core),
             Event::Installed => self.installed(core, now),
             Event::NotInstalled(cause) | Event::Failed(cause) => {
@@ -641,8 +651,8 @@ impl Receiver {
             return;
         }
         if status.code == StatusCode::Ok {
-            if self.phase == Phase::Asking {
-                // The STATUS accepts the request.
+            if self.wish.is_some() && self.description.is_none() {
+                // The STATUS accepts the request, which the peer is preparing to fulfil.
                 self.arrived(core, now);
             }
             return;

@@ -83,6 +83,8 @@ pub(super) struct Reports {
     /// Timestamp of the stamped data with the highest offset.
     stamped: (u64, Option<Timestamp>),
     is_due: bool,
+    /// Whether the sender does not know what an earlier session received.
+    resumes: bool,
     /// Whether an initial STATUS is due (§6.1.2), unless the sender requests one first.
     greeting_due: bool,
     /// Whether a STATUS waited until the path was free.
@@ -103,6 +105,7 @@ impl Reports {
             requests: VecDeque::new(),
             stamped: (0, None),
             is_due: false,
+            resumes: false,
             greeting_due: !is_ours,
             has_waited: false,
             arrivals: ArrivalRate::new(),
@@ -162,18 +165,18 @@ impl Reports {
     /// Returns the next STATUS to send, which replies to the latest request.
     pub(super) fn next(&mut self, extent: &Extent) -> Option<Reply> {
         let is_due = std::mem::take(&mut self.is_due);
+        let resumes = std::mem::take(&mut self.resumes);
         let request = self.requests.pop_back();
         self.requests.clear();
-        match request {
-            Some((timestamp, in_response_to)) => {
-                Some(Reply { timestamp, in_response_to, is_voluntary: false })
-            }
-            None => is_due.then_some(Reply {
-                timestamp: self.stamped.1,
-                in_response_to: extent.highest(),
-                is_voluntary: true,
-            }),
+        // A reply to a packet at the beginning of the file would not cover what follows.
+        if let Some((timestamp, in_response_to)) = request.filter(|_| !resumes) {
+            return Some(Reply { timestamp, in_response_to, is_voluntary: false });
         }
+        (is_due || resumes).then_some(Reply {
+            timestamp: request.map_or(self.stamped.1, |(timestamp, _)| timestamp),
+            in_response_to: extent.highest(),
+            is_voluntary: true,
+        })
     }
 
     /// Queues a packet.
@@ -202,6 +205,11 @@ impl Reports {
         self.clear();
         self.stamped = (0, None);
         self.reported = 0;
+    }
+
+    /// Has the next STATUS cover what an earlier session received.
+    pub(super) fn resume(&mut self) {
+        self.resumes = true;
     }
 
     /// Counts an unrequested STATUS. Returns whether it may be useful to the sender.

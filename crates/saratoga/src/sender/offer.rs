@@ -22,6 +22,8 @@ pub(crate) struct Order {
     pub(crate) put: Put,
     /// Whether the peer requested it.
     pub(crate) is_requested: bool,
+    /// Whether an earlier session may have sent a part of it.
+    pub(crate) resumes: bool,
     /// Whether to delete the file after delivery.
     pub(crate) delete: bool,
     /// Widest descriptor that the peer accepts.

@@ -10,9 +10,10 @@ use session::sum::Reading;
 use session::window::Window;
 use wire::checksum::ChecksumType;
 
+use super::resuming::Resuming;
 use super::{Phase, Sender};
 use crate::config::Version;
-use crate::core::{Alarm, Core};
+use crate::core::Core;
 use crate::indication::Put;
 use crate::packet::StatusCode;
 
@@ -115,9 +116,7 @@ impl Sender {
         } else {
             self.go_ahead(core);
         }
-        self.base.last_received = now;
-        let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
-        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
+        self.await_peer(core, now);
     }
 
     /// Starts to send METADATA and file.
@@ -126,9 +125,13 @@ impl Sender {
         // In version 1 the METADATA is the acceptance.
         self.accept_due = self.is_theirs() && self.offer.version() == Version::V0;
         self.metadata_due = true;
-        match self.unproven {
-            Some(_) => self.base.want(&mut core.shared, Class::Bulk),
-            None => self.begin_data(core),
+        // Without a checksum, the receiver cannot recognise the file.
+        let resumes = self.offer.order.resumes && self.offer.checksum.is_some();
+        self.resuming = (resumes && !self.offer.is_blind()).then(Resuming::new);
+        if self.unproven.is_some() || self.resuming.is_some() {
+            self.base.want(&mut core.shared, Class::Bulk);
+        } else {
+            self.begin_data(core);
         }
     }
 
@@ -137,7 +140,8 @@ impl Sender {
         let path = core.shared.paths.get(&self.id.peer);
         let is_paced = path.is_some_and(Path::is_paced) || !self.remote.interval.is_zero();
         if !is_paced && !self.offer.is_blind() {
-            self.window = self.remote.unpaced_window.map(|window| Window::new(window, 0));
+            let sent = self.source.as_ref().map_or(0, Source::sent);
+            self.window = self.remote.unpaced_window.map(|window| Window::new(window, sent));
         }
         self.control = self.control(core);
         self.read_ahead(core);

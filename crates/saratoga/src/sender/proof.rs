@@ -9,9 +9,10 @@ use session::path::{Burst, Class, Turn};
 use session::timer::Timer;
 
 use super::Sender;
+use crate::codec;
 use crate::core::{Alarm, Core};
 use crate::ending;
-use crate::packet::{Data, Status};
+use crate::packet::{Data, Packet, Status};
 
 /// State of a session whose requester is unproven.
 #[derive(Debug)]
@@ -37,12 +38,39 @@ impl Unproven {
 }
 
 impl Sender {
-    /// Processes a repetition of the request.
-    pub(crate) fn requested_again(&mut self, core: &mut Core) {
+    /// Processes a repetition of the request. While the file is being opened, the requester gets a
+    /// STATUS that accepts the request, as a sign of life.
+    pub(crate) fn requested_again(&mut self, core: &mut Core, now: Time) {
+        if self.is_preparing() {
+            self.base.last_received = now;
+            self.accept_due = true;
+        }
+        self.peer_sent(core);
+    }
+
+    /// Continues after a packet of the requester.
+    fn peer_sent(&mut self, core: &mut Core) {
         if let Some(unproven) = self.unproven.as_mut() {
             unproven.received(core.arrived);
         }
         self.want_all(core);
+    }
+
+    /// Sends a STATUS that accepts the request, if the allowance permits.
+    pub(super) fn emit_acceptance(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let acceptance = Packet::Status(codec::acceptance(self.id.number));
+        let len = acceptance.encoded_len();
+        let allowance = self.unproven.as_mut().map(|unproven| &mut unproven.allowance);
+        if allowance.as_ref().is_none_or(|allowance| allowance.admits(len)) {
+            if !core.push(burst, &acceptance) {
+                return Turn::More;
+            }
+            if let Some(allowance) = allowance {
+                allowance.take(len);
+            }
+        }
+        self.accept_due = false;
+        Turn::Over
     }
 
     /// Sends METADATA and a request for a STATUS, as far as the allowance permits: the request if
@@ -93,7 +121,7 @@ impl Sender {
     /// Whether a STATUS proves that the requester receives; if so, starts to send the file.
     pub(super) fn proves(&mut self, core: &mut Core, now: Time, status: &Status<'_>) -> bool {
         if self.requests.echo(status, now).is_none() {
-            self.requested_again(core);
+            self.peer_sent(core);
             return false;
         }
         self.unproven = None;

@@ -37,6 +37,10 @@ impl Sender {
                 self.base.want(&mut core.shared, Class::Control);
             }
             (Alarm::Poll, Phase::Sending) if self.unproven.is_some() => self.unproved(core),
+            (Alarm::Poll, Phase::Sending) if self.resuming.is_some() => {
+                self.requests.missed();
+                self.request_parts_again(core);
+            }
             (Alarm::Poll, Phase::Sending) => {
                 self.requests.missed();
                 self.metadata_due |= !self.metadata_known && self.offer.version() == Version::V1;
@@ -51,7 +55,10 @@ impl Sender {
             }
             (Alarm::Pace, Phase::Sending) => self.want_all(core),
             (Alarm::Silence, Phase::Sending) => self.silence(core, now),
-            (Alarm::Inactivity, Phase::Asking | Phase::Sending) => {
+            (
+                Alarm::Inactivity,
+                Phase::Opening | Phase::Summing { .. } | Phase::Asking | Phase::Sending,
+            ) => {
                 let limit = core.given_up_at(&self.base, &self.remote);
                 let is_over = self.source.as_ref().is_some_and(Source::at_end);
                 if limit > now {

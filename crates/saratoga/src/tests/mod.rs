@@ -14,6 +14,7 @@ use crate::packet::{Content, Data, Packet, Width};
 mod amplification;
 mod floods;
 mod listings;
+mod preparing;
 mod requests;
 mod resumption;
 mod silence;
@@ -42,6 +43,17 @@ impl Saratoga {
         let checksum = ChecksumKind::Crc32;
         let congestion = Congestion::Off;
         Self { way, checksum, status_interval: Some(Timer::Auto), congestion }
+    }
+
+    fn put(&self, engine: &mut Node, now: Time, resumes: bool) {
+        let (put, stream) = match self.way {
+            Way::Put(put) => (put, false),
+            Way::Stream => (Put::Push, true),
+        };
+        let session = Some(7);
+        let request = PutRequest::new(PATH, conformance::source(), "copy");
+        let request = PutRequest { put, stream, session, resumes, ..request };
+        engine.put(now, request).expect("the request is sound");
     }
 }
 
@@ -79,14 +91,7 @@ impl Subject for Saratoga {
     }
 
     fn start(&self, engine: &mut Node, now: Time) -> bool {
-        let (put, stream) = match self.way {
-            Way::Put(put) => (put, false),
-            Way::Stream => (Put::Push, true),
-        };
-        let source = conformance::source();
-        let (peer, delete) = (PATH, false);
-        let request = PutRequest { peer, source, name: "copy".into(), put, delete, stream };
-        engine.put(now, request).expect("the request is sound");
+        self.put(engine, now, false);
         true
     }
 
@@ -134,7 +139,10 @@ impl Subject for Saratoga {
 
     fn restart(&self, role: End, engine: &mut Node, now: Time) -> bool {
         // Put again, the file resumes.
-        role == End::Receiver || self.start(engine, now)
+        if role == End::Sender {
+            self.put(engine, now, true);
+        }
+        true
     }
 
     fn opening(&self, number: u64) -> Vec<Bytes> {

@@ -1,14 +1,16 @@
 //! Resumption by later sessions.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::{Input, PathEvent, PathId, Receive, Time};
+use engine::{Input, PathEvent, PathId, PathInfo, Receive, Time};
 
 use super::world::{PATH, World, config, content, data, metadata, name, quiet};
 use crate::packet::{Content, FileChecksum, Packet, StatusCode};
 use crate::{ChecksumKind, Config, Permissions, Put, packet, profile};
 
 const SIZE: usize = 1_000_000;
+const HOST: [u8; 4] = [192, 0, 2, 2];
 
 fn at_millis(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
@@ -103,16 +105,26 @@ fn with_a_checksum_another_file_of_the_same_length_is_another_one() {
     assert!(world.packets(0).any(is_file));
 }
 
-/// Owner of a session with data, after another path describes the same file `silence` later.
-fn owner_after(silence: Duration) -> PathId {
+/// Path to a port of a host.
+fn path_from(world: &World, host: [u8; 4], port: u16) -> PathEvent {
+    let local = SocketAddr::from(([192, 0, 2, 1], 7542));
+    let ends = Some((local, SocketAddr::from((host, port))));
+    PathEvent::Up(PathInfo { ends, ..world.info.clone() })
+}
+
+/// Owner of a session with data, after another path describes the same file `silence` later in a
+/// session of this number.
+fn owner_after(silence: Duration, number: u32, host: [u8; 4]) -> PathId {
     let other = PathId(9);
     let mut world = World::alone(quiet());
-    world.input(0, Input::Path(other, PathEvent::Up(world.info.clone())));
+    let (first, second) = (path_from(&world, HOST, 1), path_from(&world, host, 2));
+    world.input(0, Input::Path(PATH, first));
+    world.input(0, Input::Path(other, second));
     let described = metadata(1000, FileChecksum::Crc32(1));
     world.say(0, Packet::Metadata(described));
     world.say(0, Packet::Data(data(0, &[1; 100])));
     world.run_until(world.now + silence);
-    let again = Packet::Metadata(packet::Metadata { session: 78, ..described });
+    let again = Packet::Metadata(packet::Metadata { session: number, ..described });
     let again = again.to_vec().expect("a packet");
     world.input(0, Input::Receive(Receive::datagram(other, &again)));
     let mut reports = world.sides[0].engine.sessions();
@@ -120,9 +132,14 @@ fn owner_after(silence: Duration) -> PathId {
 }
 
 #[test]
-fn other_paths_take_over_only_silent_sessions() {
-    assert_eq!(owner_after(Duration::from_millis(10)), PATH);
-    assert_eq!(owner_after(Duration::from_secs(20)), PathId(9));
+fn other_paths_take_over_only_silent_or_restarted_sessions() {
+    let (moment, long) = (Duration::from_millis(10), Duration::from_secs(20));
+    assert_eq!(owner_after(moment, 78, HOST), PATH);
+    assert_eq!(owner_after(long, 78, HOST), PathId(9));
+    // A host that is not on the path does not know the number.
+    assert_eq!(owner_after(moment, 77, HOST), PathId(9));
+    assert_eq!(owner_after(moment, 77, [192, 0, 2, 3]), PATH);
+    assert_eq!(owner_after(long, 77, [192, 0, 2, 3]), PathId(9));
 }
 
 /// A sender that restarts at once, on another path, resumes once its former session is silent.
@@ -199,4 +216,125 @@ fn few_files_are_on_record() {
     assert_eq!(world.sides[1].store.records().count(), 3);
     // A sender keeps none.
     assert_eq!(world.sides[0].store.records().count(), 0);
+}
+
+/// Puts the file, of which an earlier process may have sent a part in a session of this number.
+fn put_again(world: &mut World, session: Option<u32>, resumes: bool) {
+    world.put_with(&content(SIZE), |request| {
+        (request.session, request.resumes) = (session, resumes);
+    });
+}
+
+/// Bytes of the file that the sender has sent.
+fn sent(world: &World) -> usize {
+    let len = |packet| if let Packet::Data(data) = packet { data.data.len() } else { 0 };
+    world.packets(0).map(len).sum()
+}
+
+#[test]
+fn a_restarted_sender_sends_nothing_twice() {
+    for loses in [false, true] {
+        let mut world = World::with(&settings(ChecksumKind::Crc32, false));
+        world.lose = Box::new(move |side, number, _| loses && side == 0 && number % 50 == 9);
+        put_again(&mut world, None, false);
+        let mut now = 0;
+        for _ in 0..4 {
+            now += 150;
+            world.run_until(at_millis(now));
+            world.restart(0);
+            put_again(&mut world, None, true);
+        }
+        world.run();
+        world.assert_delivered(&content(SIZE));
+        // At most a packet that was about to be sent when the process died.
+        let most = if loses { SIZE * 104 / 100 } else { SIZE + 4 * 1024 };
+        assert!(sent(&world) <= most, "{} bytes", sent(&world));
+    }
+}
+
+/// Every STATUS that confirms the file is lost until the sender is restarted.
+#[test]
+fn a_restarted_sender_does_not_send_what_is_there() {
+    let mut world = World::with(&settings(ChecksumKind::Crc32, false));
+    world.lose = Box::new(|side, _, bytes| {
+        let packet = Packet::decode(bytes);
+        side == 1 && matches!(packet, Ok(Packet::Status(status)) if status.progress == SIZE as u64)
+    });
+    put_again(&mut world, Some(5), false);
+    world.run_until(at_millis(3_000));
+    assert!(world.copy().is_some());
+    let before = sent(&world);
+    world.restart(0);
+    world.lose = Box::new(|_, _, _| false);
+    put_again(&mut world, Some(5), true);
+    world.run();
+    world.assert_delivered(&content(SIZE));
+    assert_eq!(sent(&world), before);
+}
+
+/// Both ends are restarted, so only the record of the receiver has what is missing.
+#[test]
+fn the_first_status_lists_what_an_earlier_process_lacked() {
+    let mut world = World::with(&settings(ChecksumKind::Crc32, false));
+    world.lose = Box::new(|side, number, _| side == 0 && number % 50 == 9);
+    put_again(&mut world, None, false);
+    world.run_until(at_millis(700));
+    world.restart(0);
+    world.run_until(at_millis(750));
+    world.restart(1);
+    let before = sent(&world);
+    world.lose = Box::new(|_, _, _| false);
+    put_again(&mut world, None, true);
+    world.run();
+    world.assert_delivered(&content(SIZE));
+    let resumed = world.finished(1).expect("it ended").resumed;
+    assert!(resumed > 500_000, "{resumed} bytes were recorded");
+    assert_eq!(sent(&world) - before, SIZE - resumed as usize);
+}
+
+/// A store that is fast saves the progress more often than every 2 s.
+#[test]
+fn a_fast_store_saves_often() {
+    let mut world = World::with(&config());
+    world.put(&content(SIZE), Put::Push);
+    world.run_until(at_millis(700));
+    world.restart(1);
+    world.run();
+    world.assert_delivered(&content(SIZE));
+    assert!(world.finished(1).expect("it ended").resumed > 300_000);
+}
+
+#[test]
+fn a_receiver_that_does_not_reply_gets_the_file() {
+    let mut world = World::alone(settings(ChecksumKind::Crc32, false));
+    put_again(&mut world, None, true);
+    world.run_until(at_millis(100));
+    assert_eq!(sent(&world), 0, "it may have the file");
+    world.run_until(at_millis(20_000));
+    assert!(sent(&world) >= SIZE, "{:#?}", world.transcript());
+}
+
+/// With two files under way, copies of repairs would take the place of the other's data.
+#[test]
+fn repairs_have_no_copies_while_another_file_needs_the_path() {
+    let mut repaired = Vec::new();
+    for others in [0, 1] {
+        let mut world = World::with(&config());
+        world.info.owlt = Some(Duration::from_secs(1));
+        (0..2).for_each(|side| world.up(side));
+        // A tenth of the first file is lost.
+        world.lose = Box::new(|side, number, _| side == 0 && number < 500 && number % 10 == 9);
+        put_again(&mut world, Some(1), false);
+        world.run_until(at_millis(1_000));
+        if others > 0 {
+            world.sides[0].store.insert(name("long"), content(5 * SIZE));
+            world.put_with(&content(SIZE), |request| {
+                (request.source, request.name) = (name("long"), "other".to_owned());
+            });
+        }
+        world.run_until(at_millis(4_500));
+        repaired.push(world.sides[0].engine.stats().repair_bytes);
+    }
+    let [alone, shared] = repaired[..] else { panic!("two") };
+    assert!(shared > 0 && 3 * shared < 2 * alone, "{repaired:?}");
 }

@@ -95,8 +95,7 @@ fn with_source() -> MemoryStore {
 
 fn put(sender: &mut Peer, now: Time, stream: bool) {
     let source = FileName::file("source").expect("a plain name");
-    let (name, put) = ("copy".to_owned(), Put::Push);
-    let request = PutRequest { peer: PATH, source, name, put, delete: false, stream };
+    let request = PutRequest { stream, ..PutRequest::new(PATH, source, "copy") };
     sender.node.put(now, request).expect("the request is sound");
 }
 

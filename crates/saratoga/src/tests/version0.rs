@@ -7,7 +7,7 @@ use engine::{Engine as _, Time};
 use super::world::{PATH, World, content, name};
 use crate::packet::StatusCode;
 use crate::test_world::lose_numbers;
-use crate::{Config, GetRequest, Permissions, Put, PutRequest, RequestError, profile};
+use crate::{Config, GetRequest, Permissions, PutRequest, RequestError, profile};
 
 const SIZE: usize = 2500;
 
@@ -113,14 +113,7 @@ fn version_0_supports_only_get() {
     let (source, destination) = (name("source"), name("copy"));
     let take = GetRequest { peer: PATH, name: "x".into(), destination, delete: true };
     assert_eq!(node.get(now, take), Err(RequestError::OnlyGet));
-    let put = PutRequest {
-        peer: PATH,
-        source,
-        name: "x".into(),
-        put: Put::Push,
-        delete: false,
-        stream: false,
-    };
+    let put = PutRequest::new(PATH, source, "x");
     assert_eq!(node.put(now, put), Err(RequestError::OnlyGet));
     // Unrequested packets start nothing.
     world.hear(0, &[3, 0, 0, 0, 0, 77, 0, 0, 0, 0, 1]);

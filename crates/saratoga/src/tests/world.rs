@@ -81,15 +81,7 @@ impl World {
         change: impl FnOnce(&mut PutRequest),
     ) -> SessionId {
         self.sides[0].store.insert(name("source"), file.to_vec());
-        let (source, put) = (name("source"), Put::Push);
-        let mut request = PutRequest {
-            peer: PATH,
-            source,
-            name: "copy".to_owned(),
-            put,
-            delete: false,
-            stream: false,
-        };
+        let mut request = PutRequest::new(PATH, name("source"), "copy");
         change(&mut request);
         let id = self.sides[0].engine.put(self.now, request).expect("the request is sound");
         self.drain(0);

@@ -304,15 +304,9 @@ impl SaratogaTransport {
             true => saratoga::Put::Push,
             false => saratoga::Put::Blind,
         };
-        let request = saratoga::PutRequest {
-            peer,
-            source: request.source.clone(),
-            name: request.name.clone(),
-            put,
-            delete: false,
-            stream: false,
-        };
-        self.node.put(now, request)
+        let SendRequest { source, name, session, resumes, .. } = request.clone();
+        let terms = saratoga::PutRequest::new(peer, source, name);
+        self.node.put(now, saratoga::PutRequest { put, session, resumes, ..terms })
     }
 }
 

@@ -13,6 +13,8 @@ use tree::{Entry, Kind, Plan};
 const PACKS: &str = "packs.json";
 /// Name of the file with the numbers of delivered packs, a line each.
 const DELIVERED: &str = "delivered";
+/// Name of the file with the numbers of packs of which a part was perhaps sent, a line each.
+const STARTED: &str = "started";
 
 /// Packs of a batch, as they are stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +32,7 @@ pub(crate) struct Journal {
     folder: PathBuf,
     stored: Packs,
     delivered: File,
+    started: Started,
     /// Numbers of the packs that were not delivered yet.
     waiting: Vec<u32>,
     /// Bytes of a pack, except for one with a large file.
@@ -81,7 +84,7 @@ impl Journal {
     ) -> Result<(Self, Vec<Entry>)> {
         let earlier = packs(folder)?;
         let path = folder.join(DELIVERED);
-        let mut delivered = delivered(&path)?;
+        let mut delivered = whole_lines(&path)?;
         if earlier.is_none() {
             delivered.clear();
         }
@@ -122,13 +125,14 @@ impl Journal {
             .collect();
         let waiting = stored.packs.keys().filter(|number| !numbers.contains(number)).copied();
         let waiting = waiting.collect();
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        file.set_len(delivered.len() as u64)?;
+        let file = append_to(&path, &delivered)?;
+        let started = Started::open(folder, is_resumed)?;
         let journal = Self {
             folder: folder.to_owned(),
             waiting,
             stored,
             delivered: file,
+            started,
             pack_bytes,
             is_resumed,
             earlier,
@@ -139,7 +143,7 @@ impl Journal {
     /// Forgets which packs earlier runs delivered, if their receiver says itself what it has.
     pub(crate) fn forget_delivered(folder: &Path) -> Result<()> {
         let Some(mut stored) = packs(folder)? else { return Ok(()) };
-        for number in numbers(&delivered(&folder.join(DELIVERED))?) {
+        for number in numbers(&whole_lines(&folder.join(DELIVERED))?) {
             stored.packs.remove(&number);
             stored.next = stored.next.max(number + 1);
         }
@@ -179,6 +183,21 @@ impl Journal {
         self.stored.packs.get(&number)
     }
 
+    /// Notes that a pack is being sent.
+    pub(crate) fn start(&mut self, number: u32) -> Result<()> {
+        if self.started.numbers.insert(number) {
+            // After a crash of the machine it only costs time that a number is lost.
+            let line = format!("{number}\n");
+            self.started.file.write_all(line.as_bytes()).context("cannot note what is being sent")?;
+        }
+        Ok(())
+    }
+
+    /// Whether a part of a pack was perhaps sent before.
+    pub(crate) fn is_started(&self, number: u32) -> bool {
+        self.started.numbers.contains(&number)
+    }
+
     /// Notes that a pack was delivered.
     pub(crate) fn deliver(&mut self, number: u32) -> Result<()> {
         self.waiting.retain(|waiting| *waiting != number);
@@ -208,6 +227,29 @@ impl Journal {
     }
 }
 
+/// Numbers of packs of which a part was perhaps sent.
+#[derive(Debug)]
+struct Started {
+    file: File,
+    numbers: BTreeSet<u32>,
+}
+
+impl Started {
+    /// Opens the file in `folder`. Its numbers count if an earlier run began the same batch.
+    fn open(folder: &Path, is_resumed: bool) -> Result<Self> {
+        let path = folder.join(STARTED);
+        let lines = if is_resumed { whole_lines(&path)? } else { Vec::new() };
+        Ok(Self { file: append_to(&path, &lines)?, numbers: numbers(&lines) })
+    }
+}
+
+/// Opens a file of which these lines stay, to append others.
+fn append_to(path: &Path, lines: &[u8]) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    file.set_len(lines.len() as u64)?;
+    Ok(file)
+}
+
 fn is_folder(entry: &Entry) -> bool {
     matches!(entry.kind, Kind::Directory)
 }
@@ -231,9 +273,8 @@ fn store(folder: &Path, packs: &Packs) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whole lines of the file with the numbers of delivered packs: without its end, a number may be
-/// another one.
-fn delivered(path: &Path) -> Result<Vec<u8>> {
+/// Whole lines of a file with the numbers of packs: without its end, a number may be another one.
+fn whole_lines(path: &Path) -> Result<Vec<u8>> {
     let mut lines = read(path)?.unwrap_or_default();
     lines.truncate(lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
     Ok(lines)
@@ -291,12 +332,14 @@ mod tests {
         };
         let (names, mut journal, earlier) = open(&[("a", "1"), ("b", "1"), ("c", "1")]);
         assert_eq!((names, earlier.files), (vec!["a".into(), "b".into(), "c".into()], 0));
+        journal.start(3).unwrap();
         journal.deliver(1).unwrap();
         journal.deliver(2).unwrap();
         // One that was delivered has changed.
         let (names, mut journal, earlier) = open(&[("a", "2")]);
         assert_eq!((names, earlier.files), (vec!["c".into(), "a".into()], 1));
         assert_eq!((journal.set(), journal.waiting()), (7, &[3, 4][..]));
+        assert!(journal.is_started(3) && !journal.is_started(4));
         journal.deliver(4).unwrap();
         // The receiver has the changed one, not the first.
         let (names, journal, earlier) = open(&[("a", "1")]);
@@ -335,8 +378,10 @@ mod tests {
         // The numbers outlived the packs: none is used again.
         fs::write(state.join(DELIVERED), "1\n9\n").unwrap();
         assert_eq!(open().stored.next, 10);
+        journal.start(2).unwrap();
         fs::write(state.join(PACKS), "{").unwrap();
         let journal = open();
+        assert!(!journal.is_started(2), "it is another pack");
         assert_eq!(journal.waiting().len(), 2);
         assert_eq!(fs::read(state.join(DELIVERED)).unwrap(), b"");
     }

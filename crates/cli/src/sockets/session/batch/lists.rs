@@ -210,9 +210,7 @@ impl Requests<'_> {
                 self.bytes += ended.size;
                 if let (Some(number), Err(why)) = (self.active.remove(&ended.id), &ended.result) {
                     self.fail(format!(
-                        "the receiver gives no list of {}: {why}. It has to run with --serve. If it \
-                         does, it may need longer to read its files: give both ends a longer \
-                         --inactivity",
+                        "the receiver gives no list of {}: {why}. It has to run with --serve",
                         self.names[number]
                     ));
                 }

@@ -29,7 +29,7 @@ pub(crate) use self::outbox::WatchOptions;
 use super::client::{self, Opened};
 use super::errand::Errand;
 use super::job::{Ends, Job};
-use super::place::{Place, State, described};
+use super::place::{Place, State, described, hash};
 use super::put::CfdpOptions;
 use super::watch::{NO_CONTACT, Watch, expects_replies, is_acknowledged};
 use super::{Linger, Runner, choice, leave, losses};
@@ -413,6 +413,8 @@ struct UnderWay {
     class: usize,
     /// Whether an earlier process began it.
     is_adopted: bool,
+    /// Whether an earlier attempt sent a part, and the receiver has not reported which.
+    is_open: bool,
 }
 
 /// Phase of a batch.
@@ -481,7 +483,9 @@ impl Client {
         sizes: Sizes,
     ) -> Self {
         let (now, is_quick) = (runner.now(), matches!(runner, Runner::Socket(_)));
-        let waiting: VecDeque<u32> = journal.waiting().iter().copied().collect();
+        let mut waiting = journal.waiting().to_vec();
+        // What is there in part is not left behind.
+        waiting.sort_by_key(|number| !journal.is_started(*number));
         let plans = waiting.iter().filter_map(|number| journal.plan(*number));
         let total = plans.map(tree::Plan::len).sum();
         let label = label(&job.wish.paths);
@@ -499,7 +503,7 @@ impl Client {
             keeps_records: false,
             there: Counts::default(),
             phase: Phase::Loading,
-            waiting,
+            waiting: waiting.into(),
             active: BTreeMap::new(),
             total,
             delivered: 0,
@@ -687,7 +691,9 @@ impl Client {
         let classes = plan.zip(self.outbox.as_ref());
         let class = classes.map_or(0, |(plan, outbox)| outbox.class_of(plan));
         tracing::debug!(%id, number, bytes, "pack under way");
-        let pack = UnderWay { number, bytes, sent: 0, confirmed: 0, class, is_adopted };
+        let is_open = self.resumes(number);
+        let (sent, confirmed) = (0, 0);
+        let pack = UnderWay { number, bytes, sent, confirmed, class, is_adopted, is_open };
         self.active.insert(id, pack);
     }
 
@@ -705,6 +711,7 @@ impl Client {
             if let Some(pack) = self.active.get_mut(&report.id) {
                 pack.sent = report.bytes.min(pack.bytes);
                 pack.confirmed = report.confirmed.unwrap_or_default().min(pack.bytes);
+                pack.is_open &= pack.sent == 0;
             }
         }
         if let Some(mut outbox) = self.outbox.take() {
@@ -759,7 +766,7 @@ impl Client {
     /// Begins packs as long as the window has room.
     fn fill(&mut self, now: Time, transport: &mut dyn Transport) {
         loop {
-            if !self.active.is_empty() && self.is_full(now) {
+            if !self.active.is_empty() && self.is_full(now) && !self.is_room_for_open() {
                 return;
             }
             if let Err(error) = self.take(now) {
@@ -791,6 +798,32 @@ impl Client {
         }
     }
 
+    /// Whether the next pack is one of which the receiver may have a part: its sender first requests
+    /// a STATUS, and leaves the link to others until then.
+    fn is_room_for_open(&self) -> bool {
+        let is_open = self.waiting.front().is_some_and(|number| self.resumes(*number));
+        is_open && self.outbox.is_none() && self.active.len() < TRANSFERS_MAX
+    }
+
+    /// Whether the receiver of a pack is to report which part of it is there.
+    fn resumes(&self, number: u32) -> bool {
+        self.has_sessions() && self.journal.is_started(number)
+    }
+
+    /// Whether the protocol resumes a pack in a session with the same number.
+    fn has_sessions(&self) -> bool {
+        let kind = self.job.options.protocol.kind;
+        self.job.wish.put.is_none() && kind.adapter().resumes(kind)
+    }
+
+    /// Session number of a pack in all attempts to send it. At the same address a receiver that has
+    /// ended a session does not begin it again.
+    fn session(&self, number: u32) -> Option<u32> {
+        let hash = hash(format!("{} {number}", self.journal.set()).as_bytes());
+        let is_other = self.has_sessions() && self.job.ends.listen.port() == 0;
+        is_other.then_some((hash >> 32) as u32 ^ hash as u32)
+    }
+
     /// Whether the next pack has to wait for those under way.
     fn is_full(&mut self, now: Time) -> bool {
         let (mut is_probing, mut class) = (false, 0);
@@ -799,7 +832,7 @@ impl Client {
             // What is less urgent is no reason to wait.
             class = outbox.due(now).unwrap_or(class);
         }
-        let ahead = || self.active.values().filter(|pack| pack.class <= class);
+        let ahead = || self.active.values().filter(|pack| pack.class <= class && !pack.is_open);
         let under_way: u64 = ahead().map(|pack| pack.bytes - pack.sent).sum();
         let is_full = self.active.len() >= TRANSFERS_MAX || under_way >= self.sizes.window;
         is_full || is_probing && ahead().next().is_some()
@@ -843,10 +876,14 @@ impl Client {
                 let kind = options.protocol.kind;
                 let request = SendRequest::new(source, &name, ends.remote_entity, kind);
                 let group = ends.group.map(|_| PathId(0));
-                transport.send(now, &SendRequest { group, ..request })?
+                let (session, resumes) = (self.session(number), self.resumes(number));
+                transport.send(now, &SendRequest { group, session, resumes, ..request })?
             }
         };
         self.watch_pack(id, number, false);
+        if self.has_sessions() {
+            self.journal.start(number)?;
+        }
         Ok(())
     }
 
