@@ -18,7 +18,7 @@ mod sink;
 use bytes::Bytes;
 use engine::{Completion, EffectError, Time};
 use session::Base;
-use session::delivery::Delivery;
+use session::delivery::{Delivery, SaveInterval};
 use session::path::{Burst, Class, Turn};
 use session::ranges::Ranges;
 
@@ -60,6 +60,9 @@ pub(crate) struct Receiver {
     is_safe: bool,
     cancel_ack_due: bool,
     record: Record,
+    saves: SaveInterval,
+    /// Time of the last save, or of the first data.
+    saved_at: Time,
     /// Whether it continues one of an earlier run.
     is_resumed: bool,
     is_half_open: bool,
@@ -138,6 +141,8 @@ impl Receiver {
             is_safe: false,
             cancel_ack_due: false,
             record: Record::default(),
+            saves: SaveInterval::default(),
+            saved_at: core.now,
             is_resumed: false,
             is_half_open: false,
             segments: 0,
@@ -213,6 +218,7 @@ impl Receiver {
                 return;
             }
             self.open_file(core);
+            self.save_in_time(core);
         } else {
             core.stats.duplicate_data += 1;
         }

@@ -5,6 +5,7 @@ use session::Base;
 use session::path::Class;
 use session::ranges::Ranges;
 use session::record::{Reader, Writer};
+use session::storage::JournalPolicy;
 use session::sum::Sum;
 use wire::checksum::ChecksumType;
 
@@ -141,6 +142,8 @@ impl Receiver {
         match &self.sink {
             Sink::File(filing) if self.can_resume(core) => {
                 if filing.delivery.spool.is_started() {
+                    self.saves.begin(core.now);
+                    self.saved_at = core.now;
                     self.save(core);
                 } else if self.ranges.iter().eq(filing.described()) {
                     self.put_record(core, self.ranges.clone(), false);
@@ -153,6 +156,14 @@ impl Receiver {
         }
     }
 
+    /// Saves data that arrived some time ago: less has to be sent again after a restart.
+    pub(super) fn save_in_time(&mut self, core: &mut Core) {
+        let is_due = core.now >= self.saved_at + self.saves.wait(JournalPolicy::default());
+        if is_due && self.can_resume(core) && self.sink.open_file().is_some() {
+            self.record_parts(core);
+        }
+    }
+
     /// Records that a restarted engine cancels the session: it would have none of its data.
     fn put_mark(&mut self, core: &mut Core) {
         let (handle, id) = (self.base.seat.handle, self.peer.session);
@@ -161,6 +172,7 @@ impl Receiver {
 
     /// Continues when the parts being saved are stored.
     pub(super) fn saved(&mut self, core: &mut Core) {
+        self.saves.end(core.now);
         match self.sink.delivery().map(|delivery| delivery.safe().clone()) {
             Some(parts) if core.config.journal && self.can_resume(core) => {
                 self.put_record(core, parts, false);
