@@ -203,6 +203,11 @@ impl Membership for NormConfig {
     fn is_one_way(&self) -> bool {
         self.config.sender.is_one_way()
     }
+
+    fn resumes(&self) -> bool {
+        let norm::Config { journal, groups, .. } = &self.config;
+        journal.enabled && groups.is_empty() && !self.is_one_way()
+    }
 }
 
 impl FileCode for NormConfig {
@@ -210,11 +215,6 @@ impl FileCode for NormConfig {
         let sender = &mut self.config.sender;
         sender.confidence = confidence.or(sender.confidence);
         sender.carousel = carousel.or(sender.carousel);
-    }
-
-    fn resumes(&self) -> bool {
-        let norm::Config { sender, journal, groups, .. } = &self.config;
-        journal.enabled && groups.is_empty() && !sender.is_one_way()
     }
 }
 

@@ -138,6 +138,10 @@ pub trait Membership {
 
     /// Whether files are sent without acknowledgements.
     fn is_one_way(&self) -> bool;
+
+    /// Whether a file resumes if it is sent again from the same store after its process was
+    /// killed.
+    fn resumes(&self) -> bool;
 }
 
 /// Code over whole files, which needs no acknowledgements, in a configuration.
@@ -145,10 +149,6 @@ pub trait FileCode {
     /// Sends files without acknowledgements: so that each is delivered with a probability, and
     /// repeatedly for a time. `None` leaves what the settings have.
     fn send_one_way(&mut self, confidence: Option<f64>, carousel: Option<Duration>);
-
-    /// Whether a file resumes if it is sent again from the same store after its process was
-    /// killed.
-    fn resumes(&self) -> bool;
 }
 
 /// Peers that the settings of a configuration name, by their addresses or numbers.

@@ -94,7 +94,7 @@ pub(super) fn open<W: Errand>(job: &mut Job<W>) -> Result<Opened> {
     if let Some(config) = configuration.cfdp() {
         plan_put(job, config)?;
     }
-    let resumes = configuration.file_code().is_some_and(|code| code.resumes());
+    let resumes = configuration.membership().is_some_and(|group| group.resumes());
     let is_one_way = configuration.membership().is_some_and(|group| group.is_one_way());
     let (store, place) = job.open_store(&job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
