@@ -424,10 +424,10 @@ impl Incoming {
                 self.begins(core);
                 self.unpark(core, parked);
             }
-            Err(failure) => {
-                self.fail(core, failure);
-                return true;
-            }
+            Err(failure) => self.fail(core, failure),
+        }
+        if self.is_over() {
+            return true;
         }
         let outcome = match &mut self.kind {
             Kind::Stream(stream) => stream.on_data(core, data),

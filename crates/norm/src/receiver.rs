@@ -263,6 +263,8 @@ impl Receiver {
             let SenderId { path: peer, node: NodeId(node) } = self.sender;
             core.user.indicate(Indication::SenderDiscovered { peer, node });
             self.objects.values_mut().for_each(|object| object.show(core));
+            // One that was stored before is over.
+            self.settle(core);
         }
         true
     }

@@ -79,7 +79,7 @@ impl Interrupted {
         self.restart_as(side, 8470 + self.lives);
     }
 
-    fn restart_as(&mut self, side: usize, node: u32) {
+    pub(super) fn restart_as(&mut self, side: usize, node: u32) {
         self.lives += 1;
         let config = Config { node, ..self.config.clone() };
         let node = Node::new(config, Rng::new(self.lives.into(), "norm"));

@@ -169,3 +169,29 @@ proptest! {
         survive(Config::default(), &ops, size, (block_len, seed));
     }
 }
+
+/// A file in blocks with proactive parity, whose receiver restarts under its number at any moment.
+#[test]
+fn receivers_restart_at_any_moment() {
+    for steps in 1..200 {
+        let mut config = Config::default();
+        let sender = &mut config.sender;
+        (sender.block_len, sender.parity, sender.auto_parity) = (4, 3, 1);
+        sender.segment_size = Some(200);
+        let mut it = Interrupted::new(config, 6_000, Box::new(|_, _, _| false));
+        for _ in 0..steps {
+            it.world.step();
+        }
+        if it.world.finished(SENDER).is_some() {
+            return;
+        }
+        it.restart_as(RECEIVER, 8472);
+        it.world.run_until(it.world.now + Duration::from_secs(20));
+        let finished = it.world.finished(SENDER);
+        assert!(
+            finished.is_some_and(|end| end.is_confirmed),
+            "{steps}: {:#?}",
+            it.world.transcript()
+        );
+    }
+}
