@@ -36,7 +36,7 @@ settings! {
         pub rate_all_bps("rate"): Option<u64> as Maybe<Rate> = None,
         /// Maximum driver delay that the pacer makes up for.
         pub catch_up: Duration as Span = Duration::from_millis(2),
-        /// Journal of coded files. Of short files, progress is saved more often.
+        /// Journal of received files. Of short files, progress is saved more often.
         pub journal: JournalPolicy as Table = JournalPolicy::default(),
         /// Limits of the node.
         pub limits: Limits as Table = Limits::default(),
@@ -345,12 +345,12 @@ settings! {
         pub coding_work: usize as Number = 1 << 26,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as BuffersForm = Buffers::default(),
-        /// Number of incomplete coded files kept for later sessions. The oldest is deleted.
+        /// Number of incomplete files kept for later sessions. The oldest is deleted.
         pub partials: usize as Number = 64,
-        /// Received bytes of all incomplete coded files without a session. The oldest is deleted,
+        /// Received bytes of all incomplete files without a session. The oldest is deleted,
         /// except for the last one.
         pub partial_bytes: u64 as Size = 64 << 30,
-        /// Time since the last session of an incomplete coded file, or since the node's start. An
+        /// Time since the last session of an incomplete file, or since the node's start. An
         /// older one is deleted when the next one is kept.
         pub partial_age: Duration as Span = Duration::from_secs(30 * 24 * 3600),
         /// Number of repaired blocks remembered for an object.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::fec::{Code, Decoder, Field, LongWork};
 use ::session::path::{Burst, Handle};
 use ::session::{self, User};
+use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, FilestoreRequest, Rng, Time};
 
 use super::config::Config;
@@ -38,7 +39,7 @@ pub enum Alarm {
     Acknowledge,
     /// Receiver: the sender was silent for too long.
     Inactivity,
-    /// Receiver: record the progress of coded files.
+    /// Receiver: record the progress of files.
     Save,
     /// Sender: repeat a command or question of the application.
     Command,
@@ -156,10 +157,12 @@ pub(crate) struct Core {
     decoder: Option<Decoder>,
     /// Working memory of the code of long blocks.
     pub(crate) long: LongWork,
-    /// Records of coded objects.
+    /// Records of objects.
     pub(crate) partials: Partials,
     /// Whether a coded file was resumed, and its sender is to be sent what is missing.
     pub(crate) has_resumed: bool,
+    /// Name of a file that was stored, until restored objects of this name were dropped.
+    pub(crate) superseded: Option<Bytes>,
     /// Slots of finished objects.
     pub(crate) free: Vec<Handle>,
     /// Unneeded working files that are being opened; they are deleted once open.
@@ -188,6 +191,7 @@ impl Core {
             long: LongWork::default(),
             partials: Partials::default(),
             has_resumed: false,
+            superseded: None,
             free: Vec::new(),
             doomed: BTreeMap::new(),
             now: Time::ZERO,

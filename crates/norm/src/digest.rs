@@ -26,6 +26,20 @@ pub(crate) const EXT_DIGEST: u8 = 71;
 /// Type of the extension with the version of a file.
 pub(crate) const EXT_VERSION: u8 = 73;
 
+/// Type of the extension of the NORM_INFO of an object that an earlier process began to send: its
+/// content has the instance of the sender then, behind a reserved byte. Other implementations skip
+/// it.
+pub(crate) const EXT_FORMER: u8 = 196;
+
+/// Bytes of EXT_FORMER in a header.
+pub(crate) const FORMER_LEN: usize = 4;
+
+/// Instance of the sender in an earlier process that began to send the object, from the extensions
+/// of NORM_INFO.
+pub(crate) fn former_of(extensions: &Extensions<'_>) -> Option<u16> {
+    find_extension(extensions, EXT_FORMER)?.last_chunk().map(|it| u16::from_be_bytes(*it))
+}
+
 /// Bytes of EXT_VERSION in a header.
 pub(crate) const VERSION_LEN: usize = 8;
 

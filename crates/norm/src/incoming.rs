@@ -5,6 +5,7 @@ mod blocks;
 mod coded;
 mod digests;
 mod ending;
+pub(crate) mod identity;
 pub(crate) mod joined;
 mod journal;
 mod parked;
@@ -14,6 +15,7 @@ pub(crate) mod price;
 mod recovery;
 mod requests;
 mod sink;
+mod stored;
 mod stream;
 
 use bytes::Bytes;
@@ -32,7 +34,7 @@ use self::stream::Stream;
 use super::bits::Bits;
 use super::coding::{Coding, is_long};
 use super::core::{Core, Job, Room, Task};
-use super::digest::version_of;
+use super::digest::{former_of, version_of};
 use super::indication::{Failure, Indication, Limit, ObjectId, Piece, Report};
 use super::requested::{InfoRequested, Requested};
 use crate::fec::Partition;
@@ -70,9 +72,17 @@ pub(crate) struct Incoming {
     /// Whether the object's sender has sent only one message so far. The user is notified with the
     /// second.
     pub(crate) is_held: bool,
-    /// Whether an earlier session may have a part of the object: until NORM_INFO describes it,
-    /// nothing else is requested.
-    pub(crate) may_resume: bool,
+    /// Number of requests for NORM_INFO alone before anything else is requested: an earlier session
+    /// may have a part of the object, or all.
+    pub(crate) info_first: u8,
+    /// Instance of the sender.
+    instance: u16,
+    /// Whether it is the only receiver, which may resume.
+    is_single: bool,
+    /// Instance of the sender in the earlier process whose object this one resumes.
+    pub(crate) former: Option<u16>,
+    /// Name of the file that was restored, until NORM_INFO confirms it.
+    restored: Option<Bytes>,
 }
 
 /// Kind of an object, with what was received of it.
@@ -159,7 +169,12 @@ enum Outcome {
 }
 
 impl Incoming {
-    pub(crate) fn new(id: ObjectId, handle: Handle, is_info_only: bool) -> Self {
+    pub(crate) fn new(
+        (id, instance): (ObjectId, u16),
+        handle: Handle,
+        is_info_only: bool,
+        is_single: bool,
+    ) -> Self {
         Self {
             id,
             handle,
@@ -173,7 +188,11 @@ impl Incoming {
             is_info_only,
             is_announced: false,
             is_held: false,
-            may_resume: false,
+            info_first: 0,
+            instance,
+            is_single,
+            former: None,
+            restored: None,
         }
     }
 
@@ -211,7 +230,9 @@ impl Incoming {
     fn begins(&mut self, core: &mut Core) {
         if !self.is_held {
             self.resume(core);
-            if let Kind::Blocks(blocks) = &self.kind {
+            if let Kind::Blocks(blocks) = &self.kind
+                && !self.is_over()
+            {
                 core.user.indicate(blocks.receiving(self.id));
             }
         }
@@ -311,10 +332,7 @@ impl Incoming {
         }
         let Shape { coding, room, .. } = &shape;
         let is_on_disk = is_file && coding.is_long();
-        if is_on_disk && !core.partials.is_restored {
-            // An earlier process may have received a part of it.
-            return Ok(None);
-        }
+        let is_kept = is_file && (self.is_single || coding.is_long());
         let is_in_pieces = is_on_disk && coding.is_in_pieces();
         let bytes = room.bytes() + coding.surplus_memory(room.segment);
         if !is_in_pieces && bytes + PIECE_COST > half {
@@ -339,7 +357,9 @@ impl Incoming {
         let parked = std::mem::take(parked);
         core.reserved += reserved;
         let sink = Sink::new(self.handle, is_file, self.is_held);
-        self.kind = Kind::Blocks(Box::new(Blocks::new(shape, sink, reserved)));
+        let mut blocks = Blocks::new(shape, sink, reserved);
+        blocks.journal.is_kept = is_kept;
+        self.kind = Kind::Blocks(Box::new(blocks));
         self.flags = flags;
         Ok(Some(parked))
     }
@@ -368,6 +388,10 @@ impl Incoming {
         {
             blocks.journal.version = version_of(&info.others);
         }
+        if self.contradicts(core, info.payload, version_of(&info.others)) {
+            return self.fail(core, Failure::Damaged);
+        }
+        self.former = self.former.or(former_of(&info.others));
         if self.info.is_none() {
             let info = Bytes::copy_from_slice(info.payload);
             if !self.is_held {
@@ -400,10 +424,10 @@ impl Incoming {
                 self.begins(core);
                 self.unpark(core, parked);
             }
-            Err(failure) => {
-                self.fail(core, failure);
-                return true;
-            }
+            Err(failure) => self.fail(core, failure),
+        }
+        if self.is_over() {
+            return true;
         }
         let outcome = match &mut self.kind {
             Kind::Stream(stream) => stream.on_data(core, data),
@@ -552,8 +576,10 @@ impl Incoming {
                 self.state = State::Done;
                 blocks.sink.installed();
                 blocks.forget_record(core);
+                self.note_stored(core);
                 if let Some(name) = &self.info {
                     core.supersede(name);
+                    core.superseded = Some(name.clone());
                 }
                 self.finished(core, Ok(()), None);
             }
@@ -563,7 +589,8 @@ impl Incoming {
 
     /// State of the highest block with a received segment, if the object has long blocks.
     pub(crate) fn report_of(&self) -> Option<ReportOf> {
-        self.blocks()?.report_of(self.arrived, self.is_over())
+        // A restored object reports with its list.
+        self.blocks().filter(|_| self.restored.is_none())?.report_of(self.arrived, self.is_over())
     }
 
     /// Whether the object is complete and stored.

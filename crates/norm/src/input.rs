@@ -5,7 +5,7 @@ use session::Base;
 
 use super::core::Core;
 use super::indication::{Failure, Limit};
-use super::receiver::{Receiver, SenderId};
+use super::receiver::{Receiver, SenderId, Yield};
 use super::report::Report;
 use super::sender::Sender;
 use super::{Node, Slot};
@@ -77,7 +77,8 @@ impl Node {
     /// Processes a message of a sender.
     fn on_sender(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>, len: usize) {
         let Some(header) = message.body.sender() else { return };
-        if !self.core.config.receiver.enabled {
+        // Before the records of an earlier process are read, it is not known what to resume.
+        if !self.core.config.receiver.enabled || !self.core.partials.is_restored {
             self.core.stats.stray += 1;
             return;
         }
@@ -100,7 +101,7 @@ impl Node {
             Body::Command(Command::Flush { object, .. }) => self.reach_object(key, *object),
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
         };
-        if matches!(message.body, Body::Command(Command::Cc { .. })) {
+        if matches!(message.body, Body::Command(Command::Cc { .. } | Command::Flush { .. })) {
             self.take_over(key);
         }
         let Some(receiver) = self.receivers.get_mut(&key) else { return };
@@ -110,7 +111,10 @@ impl Node {
         match &message.body {
             Body::Info(info) => match number {
                 Some(number) => receiver.on_info(core, number, info),
-                None => core.stats.stray += 1,
+                None => {
+                    core.stats.stray += 1;
+                    receiver.confirm_stored(core, info);
+                }
             },
             Body::Data(data) => match number {
                 Some(number) => receiver.on_data(core, number, data),
@@ -127,21 +131,36 @@ impl Node {
         self.free_places();
     }
 
-    /// Resumes objects of senders that fell silent, if this one offers the same.
+    /// Resumes objects of senders that are gone, if this one offers the same.
     fn take_over(&mut self, key: SenderId) {
         let core = &mut self.core;
-        let Some((number, identity)) = self.receivers.get(&key).and_then(|it| it.fresh(core))
+        let Some((number, identity, former)) =
+            self.receivers.get(&key).and_then(|it| it.fresh(core))
         else {
             return;
         };
-        let mut waits = false;
+        let (mut waits, mut found) = (false, None);
         for (_, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
-            waits |= other.yield_to(core, &identity) == Some(false);
+            match other.yield_to(core, &identity, former) {
+                Yield::Nothing => {}
+                Yield::Waits => waits = true,
+                Yield::Object(object) => {
+                    found = Some(object);
+                    break;
+                }
+            }
         }
         let Some(receiver) = self.receivers.get_mut(&key) else { return };
-        if let Some(object) = receiver.object(number) {
-            object.resume_late(core, waits);
+        match (receiver.object(number), found) {
+            (Some(object), Some(found)) => {
+                let left = object.adopt(core, *found);
+                self.slots.fill(object.handle, Slot::Received(key, number));
+                core.free.push(left.handle);
+            }
+            (Some(object), None) => object.resume_late(core, waits),
+            (None, _) => {}
         }
+        receiver.settle(core);
         receiver.greeted(core);
     }
 
@@ -205,6 +224,9 @@ impl Node {
             self.slots.fill(place, Slot::Received(key, number));
             places.push(place);
         }
-        receiver.begin(&mut self.core, number, &places)
+        let others = self.receivers.iter().filter(|(other, _)| **other != key);
+        let may_resume = !places.is_empty() && others.into_iter().any(|(_, it)| it.is_resumable());
+        let receiver = self.receivers.get_mut(&key)?;
+        receiver.begin(&mut self.core, number, &places, may_resume)
     }
 }

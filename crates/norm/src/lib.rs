@@ -170,7 +170,7 @@ impl Node {
         silences.max().unwrap_or_default()
     }
 
-    /// Whether the records of an earlier run were read. Until then no coded file begins.
+    /// Whether the records of an earlier run were read. Until then no file begins.
     #[must_use]
     pub fn is_restored(&self) -> bool {
         self.core.partials.is_restored
@@ -506,6 +506,10 @@ impl Node {
                 receiver.reseat(core);
             }
             Some(_) | None => core.orphaned(handle, &job, &answer),
+        }
+        if let Some(name) = self.core.superseded.take() {
+            let receivers = self.receivers.values_mut();
+            receivers.for_each(|receiver| receiver.drop_restored(&mut self.core, &name));
         }
         self.free_places();
     }

@@ -169,7 +169,7 @@ impl Outgoing {
     }
 
     /// Partitions the object into blocks and segments; an error if that is impossible.
-    pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut) -> Result<(), Failure> {
+    pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut, instance: u16) -> Result<(), Failure> {
         let State::Open { file } = self.state else { return Ok(()) };
         let settings = |error: String| Failure::Settings(error);
         if let Content::Stream(options) = self.content {
@@ -213,7 +213,7 @@ impl Outgoing {
         self.shape =
             Some(Shape { object, flags, partition, coding, fti, has_fti, symbol_len, is_stream });
         self.state = State::Sending;
-        self.record(core);
+        self.record(core, instance);
         self.read_ahead(core);
         Ok(())
     }

@@ -11,6 +11,7 @@ mod requests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::{PathId, Time};
 use session::Base;
 use session::allowance::Allowance;
@@ -19,12 +20,14 @@ use session::timer::{self, TICK};
 
 use self::acknowledgement::Acknowledgement;
 use self::coded::CodedReports;
+pub(crate) use self::coded::Yield;
 use self::feedback::Feedback;
 use self::numbers::Numbers;
 use self::requests::{Round, Rounds};
 use super::answers::Answers;
 use super::config::{Nacking, RepairBoundary, SyncPolicy};
 use super::core::{Alarm, Core};
+use super::incoming::identity::Origin;
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
 use super::refusal::Refused;
@@ -49,6 +52,9 @@ const BACKOFF_OF_MANY: u8 = 4;
 /// acknowledgements cover nothing before it: a restarted receiver has no record of earlier
 /// objects, and objects that failed here must not seem delivered. Other implementations skip it.
 pub(crate) const EXT_BEGAN: u8 = 193;
+
+/// Number of requests for the NORM_INFO of an object that may resume, before one for all of it.
+const INFO_FIRST: u8 = 3;
 
 /// Number of messages after which a sender keeps its slot while it is active.
 const HALF_OPEN_MESSAGES: u8 = 8;
@@ -81,6 +87,8 @@ struct Life {
     former: Option<(u16, Time)>,
     /// Whether the sender reported the end of its session.
     has_ended: bool,
+    /// Whether the first object was recorded.
+    is_recorded: bool,
 }
 
 /// Round trip and group size from the header of a sender's messages.
@@ -146,7 +154,13 @@ impl Receiver {
             base,
             sender,
             from,
-            life: Life { instance: header.instance, messages: 1, former, has_ended: false },
+            life: Life {
+                instance: header.instance,
+                messages: 1,
+                former,
+                has_ended: false,
+                is_recorded: false,
+            },
             timing: Timing::new(message::rtt(header.grtt), header),
             scheme: Scheme::ReedSolomon8,
             objects: BTreeMap::new(),
@@ -249,6 +263,8 @@ impl Receiver {
             let SenderId { path: peer, node: NodeId(node) } = self.sender;
             core.user.indicate(Indication::SenderDiscovered { peer, node });
             self.objects.values_mut().for_each(|object| object.show(core));
+            // One that was stored before is over.
+            self.settle(core);
         }
         true
     }
@@ -288,6 +304,16 @@ impl Receiver {
         if std::mem::take(&mut core.has_resumed) {
             self.want_list(core);
         }
+        self.record(core);
+    }
+
+    /// Records the first object of the session once its sender is confirmed.
+    fn record(&mut self, core: &mut Core) {
+        let is_due = !self.life.is_recorded && self.life.messages > 1 && self.numbers.has_begun();
+        if is_due && self.is_single(core) && core.config.journal.enabled {
+            self.life.is_recorded = true;
+            core.note_session(self.origin(self.numbers.first()));
+        }
     }
 
     /// Silence after which missing data is requested (RFC 5740 §5.3).
@@ -308,24 +334,47 @@ impl Receiver {
     pub(crate) fn to_begin(&self, core: &Core, number: u16) -> std::ops::Range<u64> {
         let most = core.config.limits.objects;
         let room = most.saturating_sub(self.objects.len()) as u64;
-        self.numbers.to_begin(number, (room, most as u64), core.config.receiver.sync)
+        let is_restarted = !self.numbers.has_begun() && self.is_single(core);
+        let back = if is_restarted { core.partials.back(self.origin(number)) } else { 0 };
+        self.numbers.to_begin(number, (room, most as u64), core.config.receiver.sync, back)
+    }
+
+    /// Whether this is the only receiver of the sender, which may resume objects.
+    fn is_single(&self, core: &Core) -> bool {
+        self.sender.path == self.from && !core.config.is_group(self.from)
+    }
+
+    fn origin(&self, number: u16) -> Origin {
+        Origin { node: self.sender.node, instance: self.life.instance, number }
     }
 
     /// Starts objects in the slots made for them. Returns the number that a message names; `None`
-    /// if that is finished or may not start.
-    pub(crate) fn begin(&mut self, core: &mut Core, number: u16, places: &[Handle]) -> Option<u64> {
+    /// if that is finished or may not start. `may_resume` if another session may have received a
+    /// part of them.
+    pub(crate) fn begin(
+        &mut self,
+        core: &mut Core,
+        number: u16,
+        places: &[Handle],
+        may_resume: bool,
+    ) -> Option<u64> {
+        let is_single = self.is_single(core);
         let number = self.numbers.unwrap(number);
         let first = (number + 1).saturating_sub(places.len() as u64);
         let named = number;
         for (number, place) in (first..).zip(places) {
             let id = ObjectId { peer: self.from, sender: self.sender.node.0, number };
             let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
-            let mut object = Incoming::new(id, *place, is_info_only);
+            let session = (id, self.life.instance);
+            let mut object = Incoming::new(session, *place, is_info_only, is_single);
             if self.life.messages == 1 {
                 object.is_held = true;
             }
-            if core.partials.may_resume() {
-                object.may_resume = true;
+            if may_resume || core.partials.may_resume() {
+                object.info_first = INFO_FIRST;
+            }
+            if is_single {
+                object.restore(core);
             }
             // The sender may no longer have objects before the first known one.
             if self.numbers.has_begun() || number == named {
@@ -356,6 +405,7 @@ impl Receiver {
         }
         self.advance(number, 0);
         self.settle(core);
+        self.confirm_stored(core, info);
         self.check_repairs(core);
     }
 
@@ -441,7 +491,7 @@ impl Receiver {
             Command::Application { others, payload, .. } => {
                 if self.answers.note_command(sequence, others) {
                     let SenderId { path: peer, node: NodeId(node) } = self.sender;
-                    let bytes = bytes::Bytes::copy_from_slice(payload);
+                    let bytes = Bytes::copy_from_slice(payload);
                     core.user.indicate(Indication::Command { peer, node, bytes });
                 }
             }
@@ -476,6 +526,12 @@ impl Receiver {
         self.settle(core);
     }
 
+    /// Drops what was restored of files of this name, because one was stored.
+    pub(crate) fn drop_restored(&mut self, core: &mut Core, name: &Bytes) {
+        self.objects.values_mut().for_each(|object| object.drop_restored(core, name));
+        self.settle(core);
+    }
+
     /// Forgets the sender and all objects under way.
     pub(crate) fn drop_all(&mut self, core: &mut Core, failure: &Failure) {
         for object in self.objects.values_mut() {
@@ -502,9 +558,13 @@ impl Receiver {
             }
             !object.is_over()
         });
-        if self.objects.len() == before {
-            return;
+        if self.objects.len() < before {
+            self.on_removed(core);
         }
+    }
+
+    /// Notes that objects were removed.
+    fn on_removed(&mut self, core: &mut Core) {
         self.numbers.trim();
         self.want_refusal(core);
         core.user.limit_left(Limit::Objects);

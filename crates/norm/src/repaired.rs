@@ -116,6 +116,13 @@ impl Repaired {
         self.again.insert(symbol)
     }
 
+    /// Whether all `block_len` source segments were retransmitted, which requests cannot account for
+    /// yet.
+    pub(crate) fn covers(&self, now: Time, block_len: u16) -> bool {
+        let source = self.again.len() - self.again.len_from(block_len);
+        now < self.until && source >= u32::from(block_len)
+    }
+
     /// Notes a sent repair: until `until`, requests cannot account for it.
     pub(crate) fn on_sent(&mut self, until: Time) {
         self.until = self.until.max(until);

@@ -203,15 +203,15 @@ impl Sender {
 
     /// Advances everything that can proceed.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Time) {
-        // An earlier process may have started to send coded objects.
-        let may_cut = !self.coding.is_long() || core.partials.is_restored;
-        if may_cut
+        // An earlier process may have started to send the objects.
+        if core.partials.is_restored
             && self.objects.iter().any(Outgoing::is_open)
             && let (Some(with_info), Some(without)) = (self.cut(core, true), self.cut(core, false))
         {
             for object in self.objects.iter_mut().filter(|object| object.is_open()) {
                 let cut = if object.has_info() { &with_info } else { &without };
-                let result = cut.clone().and_then(|cut| object.cut(core, cut));
+                let instance = self.transmission.instance;
+                let result = cut.clone().and_then(|cut| object.cut(core, cut, instance));
                 if let Err(failure) = result {
                     object.failure.get_or_insert(failure);
                 }

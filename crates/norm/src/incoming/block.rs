@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Time;
 
 use super::{Bits, Shape};
-use crate::bits::{join, len_of, skip, take};
+use crate::bits::{join, len_of, runs, skip, take};
 use crate::coding::SURPLUS_MAX;
 use crate::message::Form;
 
@@ -39,6 +39,8 @@ pub(super) struct Block {
     surplus: u16,
     /// Whether enough segments of a block in the file arrived, and the rest is being recovered.
     pub(super) is_recovering: bool,
+    /// Number of source segments of a block in memory that were written to the file.
+    written: u32,
 }
 
 impl Block {
@@ -64,6 +66,21 @@ impl Block {
             self.buffer.resize(at + segment, 0);
         }
         self.buffer[at + payload.len()..at + segment].fill(0);
+    }
+
+    /// Takes the runs of source segments to write to the file, if any arrived since the last time.
+    pub(super) fn take_unwritten(&mut self, block_len: u16) -> Vec<(u16, u16)> {
+        let source = self.have.len() - self.have.len_from(block_len);
+        if self.is_direct || source == std::mem::replace(&mut self.written, source) {
+            return Vec::new();
+        }
+        runs(self.have.iter().take_while(|symbol| *symbol < block_len))
+    }
+
+    /// Forgets requests, those of others, too.
+    pub(super) fn forget_requests(&mut self) {
+        (self.requested_at, self.is_answered) = (None, true);
+        self.by_others = Bits::new();
     }
 
     /// Forgets source segments from `first` on, except places that parity takes.

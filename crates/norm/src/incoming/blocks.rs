@@ -67,12 +67,16 @@ pub(super) enum List {
 /// Journal of an object.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
+    /// Whether the file can resume.
+    pub(super) is_kept: bool,
     /// Version of the sender's file.
     pub(super) version: u64,
     /// Bytes received at the last record.
     pub(super) covered: u64,
     /// Record that waits for its data to be synced.
     pub(super) pending: Option<Bytes>,
+    /// Last record of a file with blocks in memory.
+    pub(super) saved: Option<Bytes>,
     /// Whether a record is due once the working file is open.
     pub(super) is_due_on_open: bool,
     /// Whether a record was ever written.
@@ -126,6 +130,7 @@ impl Blocks {
             + self.requested.memory()
             + self.digests.memory()
             + self.run.memory()
+            + self.journal.saved.as_ref().map_or(0, Bytes::len)
             + size_of::<Self>()
     }
 

@@ -27,7 +27,8 @@ impl Incoming {
         round: RequestRound,
     ) -> Option<u16> {
         let object = self.number();
-        if self.state != State::Receiving || self.is_info_only || !round.price.counts() {
+        let is_possible = self.state == State::Receiving && !self.awaits_session();
+        if !is_possible || self.is_info_only || !round.price.counts() {
             return None;
         }
         let Kind::Blocks(blocks) = &mut self.kind else { return None };

@@ -1,15 +1,17 @@
-//! Journal of a coded file: its record, its resumption by a later session, and the list of what is
-//! missing then.
+//! Journal of a file: its record, its resumption by a later session, and the list of what a coded
+//! file lacks then.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use engine::Time;
 
 use super::blocks::{Blocks, List};
-use super::partials::{Identity, Partial, Record, encode};
+use super::identity::{Description, Identity, Origin};
+use super::partials::{Partial, Record, encode};
 use super::requests::Missing;
-use super::{Block, Incoming, Kind, State};
+use super::{Bits, Block, Incoming, Kind, Requested, Shape, Sink, State};
 use crate::core::Core;
-use crate::message::{Flags, Fti, RequestFlags, RequestWriter};
+use crate::indication::Failure;
+use crate::message::{Flags, Fti, NodeId, RequestFlags, RequestWriter};
 
 /// Number of records in the time of a short file.
 const RECORDS: u64 = 64;
@@ -26,34 +28,51 @@ const RUN_LEAST: u16 = 8;
 const LISTS_MAX: u8 = 32;
 
 impl Incoming {
-    /// Properties by which a later session resumes the object.
-    pub(crate) fn identity(&self) -> Option<Identity> {
-        let (blocks, name) = (self.blocks()?, self.info.clone()?);
-        let is_named = self.flags.contains(Flags::FILE) && !name.is_empty();
-        let Fti { object_size: size, segment_size, block_len, .. } = blocks.shape.fti;
-        (is_named && blocks.is_on_disk()).then(|| Identity {
-            name,
-            size,
-            segment_size,
-            block_len,
-            version: blocks.journal.version,
-        })
+    /// Object in its session.
+    fn origin(&self) -> Origin {
+        Origin { node: NodeId(self.id.sender), instance: self.instance, number: self.number() }
     }
 
-    /// Whether nothing of a resumable object is stored yet.
+    /// Properties by which a later session resumes the object.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        let (blocks, name) = (self.blocks()?, self.info.clone().or_else(|| self.restored.clone())?);
+        let is_named = self.flags.contains(Flags::FILE) && !name.is_empty();
+        let Fti { object_size: size, segment_size, block_len, .. } = blocks.shape.fti;
+        let version = blocks.journal.version;
+        let is_kept = is_named && blocks.journal.is_kept;
+        is_kept.then_some(Identity { name, size, segment_size, block_len, version })
+    }
+
+    fn description(&self) -> Option<Description> {
+        let (identity, shape) = (self.identity()?, self.shape()?);
+        let (scheme, fti) = (shape.scheme, shape.fti);
+        Some(Description { identity, origin: self.origin(), flags: self.flags, scheme, fti })
+    }
+
+    /// Whether nothing of a resumable object is stored yet. Without digests of its blocks, an object
+    /// resumes only what its sender says.
     pub(crate) fn is_fresh(&self, core: &Core) -> bool {
+        let is_resumable = self.is_coded() || self.former.is_some();
         !self.is_held
             && self.state == State::Receiving
             && core.config.journal.enabled
+            && is_resumable
             && self.blocks().is_some_and(|blocks| blocks.is_empty() && blocks.sink.is_unopened())
             && self.identity().is_some()
+    }
+
+    /// Whether the object has long blocks.
+    fn is_coded(&self) -> bool {
+        self.shape().is_some_and(|shape| shape.coding.is_long())
     }
 
     /// Resumes what another session received that has ended by now, or waits for it: until then
     /// nothing is reported.
     pub(crate) fn resume_late(&mut self, core: &mut Core, waits: bool) {
         self.resume(core);
-        if let Kind::Blocks(blocks) = &mut self.kind {
+        if let Kind::Blocks(blocks) = &mut self.kind
+            && self.state == State::Receiving
+        {
             blocks.journal.waits = waits;
             if blocks.journal.resumed > 0 {
                 core.user.indicate(blocks.receiving(self.id));
@@ -63,13 +82,84 @@ impl Incoming {
 
     /// Resumes what an earlier session received, if there is any.
     pub(super) fn resume(&mut self, core: &mut Core) {
+        let Some(of) = self.description().filter(|_| core.config.journal.enabled) else { return };
+        let resumes = self.former.is_some();
+        if core.partials.is_stored(&of, resumes) {
+            self.skip(core);
+        }
         if !self.is_fresh(core) {
             return;
         }
-        let found = self.identity().and_then(|identity| core.partials.take(&identity));
+        let found = core.partials.take(&of, resumes);
         if let (Some((number, partial)), Kind::Blocks(blocks)) = (found, &mut self.kind) {
             blocks.resume(core, number, partial);
+            // The next record has the session of this object.
+            blocks.journal.covered = 0;
         }
+    }
+
+    /// Ends an object that was stored before.
+    fn skip(&mut self, core: &mut Core) {
+        self.state = State::Done;
+        if let Kind::Blocks(blocks) = &mut self.kind {
+            blocks.discard(core);
+        }
+        self.finished(core, Err(Failure::Resumed), None);
+    }
+
+    /// Restores what an earlier process received of the object in the same session. NORM_INFO
+    /// confirms that it is the same file.
+    pub(crate) fn restore(&mut self, core: &mut Core) {
+        let Some((number, partial)) = core.partials.take_object(self.origin()) else { return };
+        let (of, work) = (partial.of.clone(), core.config.limits.coding_work);
+        let Ok(shape) = Shape::new(of.scheme, of.fti, false, work) else {
+            core.forget_partial(number, partial.file);
+            return;
+        };
+        self.flags = of.flags;
+        self.is_held = false;
+        let mut blocks = Blocks::new(shape, Sink::new(self.handle, true, false), 0);
+        (blocks.journal.version, blocks.journal.is_kept) = (of.identity.version, true);
+        blocks.resume(core, number, partial);
+        self.restored = Some(of.identity.name);
+        self.announce(core);
+        core.user.indicate(blocks.receiving(self.id));
+        self.kind = Kind::Blocks(Box::new(blocks));
+    }
+
+    /// Whether NORM_INFO has another name or version than the restored file.
+    pub(super) fn contradicts(&mut self, core: &mut Core, name: &[u8], version: u64) -> bool {
+        let known = self.blocks().map_or(0, |blocks| blocks.journal.version);
+        let Some(restored) = self.restored.take() else { return false };
+        // Now there is a list to send.
+        core.has_resumed |= self.is_coded();
+        restored != name || version != known
+    }
+
+    /// Drops the object if it was restored, but not confirmed before a file of this name was stored.
+    pub(crate) fn drop_restored(&mut self, core: &mut Core, name: &Bytes) {
+        if self.restored.as_ref() == Some(name) {
+            self.fail(core, Failure::Damaged);
+        }
+    }
+
+    /// Whether only NORM_INFO is requested for now: then a list of what a restored coded file lacks
+    /// follows, or what another session received of a file without digests.
+    pub(super) fn awaits_session(&self) -> bool {
+        let waits = self.blocks().is_some_and(|blocks| blocks.journal.waits);
+        if self.is_coded() { self.restored.is_some() } else { waits }
+    }
+
+    /// Takes the place of the object of another session, with everything that was received of it.
+    /// Returns that object, of which nothing is left.
+    pub(crate) fn adopt(&mut self, core: &mut Core, mut former: Self) -> Self {
+        if let (Kind::Blocks(own), Kind::Blocks(blocks)) = (&self.kind, &mut former.kind) {
+            blocks.adopt(core, &own.shape);
+            core.user.indicate(blocks.receiving(self.id));
+            std::mem::swap(&mut self.kind, &mut former.kind);
+            std::mem::swap(&mut self.handle, &mut former.handle);
+        }
+        former
     }
 
     /// Whether progress was made that is not recorded, and whether a record is due.
@@ -80,25 +170,43 @@ impl Incoming {
 
     /// Syncs the segments received so far, and then records them.
     pub(crate) fn save(&mut self, core: &mut Core) {
-        let identity = self.identity().filter(|_| self.unsaved(core).0);
-        if let (Some(identity), Kind::Blocks(blocks)) = (identity, &mut self.kind) {
-            blocks.save(core, &identity);
+        let of = self.description().filter(|_| self.unsaved(core).0);
+        if let (Some(of), Kind::Blocks(blocks)) = (of, &mut self.kind) {
+            blocks.save(core, &of);
         }
     }
 
-    /// Whether the object has data that a later session could resume.
-    pub(crate) fn is_suspendable(&self) -> bool {
-        let is_open = self.blocks().is_some_and(|blocks| blocks.sink.is_open());
-        is_open && self.state == State::Receiving && !self.is_held
+    /// Notes that the file was stored.
+    pub(super) fn note_stored(&self, core: &mut Core) {
+        if let Some(of) = self.description().filter(|_| core.config.journal.enabled) {
+            core.note_stored(&of);
+        }
+    }
+
+    /// Whether another session with this file can take the object over; `None` if it is another
+    /// file, or stored.
+    pub(crate) fn is_adoptable(&self, identity: &Identity) -> Option<bool> {
+        let is_same = !self.is_held && self.identity().as_ref() == Some(identity);
+        (is_same && !self.is_over()).then_some(self.state == State::Receiving)
+    }
+
+    /// Whether the object may be one that another session resumes.
+    pub(crate) fn is_resumable(&self) -> bool {
+        !self.is_over() && self.blocks().is_some_and(|blocks| blocks.journal.is_kept)
+    }
+
+    /// Indicates that another session takes the object over.
+    pub(crate) fn yields(&mut self, core: &mut Core) {
+        self.finished(core, Err(Failure::Resumed), None);
     }
 
     /// Keeps the file for a later session. Returns `false` if that is impossible.
     pub(super) fn suspend(&mut self, core: &mut Core) -> bool {
-        let identity = self.identity().filter(|_| core.config.journal.enabled);
-        let (Some(identity), Kind::Blocks(blocks)) = (identity, &mut self.kind) else {
+        let of = self.description().filter(|_| core.config.journal.enabled);
+        let (Some(of), Kind::Blocks(blocks)) = (of, &mut self.kind) else {
             return false;
         };
-        blocks.suspend(core, identity)
+        if blocks.is_on_disk() { blocks.suspend(core, of) } else { blocks.suspend_saved(core) }
     }
 
     /// Requests a repetition of the list if it may be lost. Returns whether one is due.
@@ -114,7 +222,7 @@ impl Incoming {
     /// Whether the list of what is missing is due.
     pub(crate) fn is_list_due(&self) -> bool {
         let is_due = self.blocks().is_some_and(|blocks| blocks.journal.list == List::Due);
-        is_due && self.state == State::Receiving
+        is_due && self.state == State::Receiving && self.restored.is_none()
     }
 
     /// Lists everything that is missing. Returns the end of the listed blocks.
@@ -135,28 +243,93 @@ impl Blocks {
 
     /// Resumes an incomplete file.
     fn resume(&mut self, core: &mut Core, number: u64, partial: Partial) {
-        let Partial { whole, blocks, file, instance, identity: _ } = partial;
+        let Partial { whole, blocks, file, of } = partial;
         let end = u64::from(self.shape.partition.blocks());
-        for (from, to) in whole.iter() {
-            for block in from..to.min(end) {
-                self.resume_block(core, block as u32, None);
+        let is_coded = self.shape.coding.is_long();
+        if !is_coded {
+            let parts =
+                blocks.iter().map(|(number, it)| (*number, self.block_len(*number), &it.have));
+            self.journal.saved = Some(encode(&of, &whole, parts));
+        }
+        for (from, to) in whole.iter().map(|(from, to)| (from, to.min(end))) {
+            if is_coded {
+                (from..to).for_each(|block| self.resume_block(core, block as u32, None));
+            } else if from < to {
+                self.resume_whole(from as u32, to as u32);
             }
         }
         for (number, mut block) in blocks {
+            if !is_coded {
+                self.resume_direct(core, number, &block.have);
+                continue;
+            }
             // The sender may use another code than before.
-            if instance != self.shape.fti.instance {
+            if of.fti.instance != self.shape.fti.instance {
                 block.forget_parity();
             }
             self.resume_block(core, number, Some(block));
         }
-        self.journal.resumed = self.received;
         self.journal.covered = self.received;
         self.journal.is_used = true;
-        self.journal.list = List::Due;
-        core.has_resumed = true;
+        self.note_resumed(core);
         if self.sink.resume(core, number, file) {
             self.verify(core);
         }
+    }
+
+    /// Lets the sender of a coded file know what is missing.
+    fn note_resumed(&mut self, core: &mut Core) {
+        self.journal.resumed = self.received;
+        if self.shape.coding.is_long() {
+            self.journal.list = List::Due;
+            core.has_resumed = true;
+        }
+    }
+
+    /// Continues as the object of another session with the same file.
+    fn adopt(&mut self, core: &mut Core, shape: &Shape) {
+        if self.shape.fti.instance != shape.fti.instance {
+            let parts = self.parts.values_mut().filter(|block| !block.is_recovering);
+            parts.for_each(Block::forget_parity);
+        }
+        self.shape = shape.clone();
+        self.requested = Requested::default();
+        for (number, block) in &mut self.parts {
+            block.forget_requests();
+            self.digests.resume(*number);
+        }
+        (self.journal.lists, self.journal.waits) = (0, false);
+        // The next record has the new session.
+        self.journal.covered = 0;
+        self.note_resumed(core);
+    }
+
+    /// Adds complete blocks of an earlier session.
+    fn resume_whole(&mut self, from: u32, to: u32) {
+        let partition = &self.shape.partition;
+        self.received += partition.block_offset(to) - partition.block_offset(from);
+        self.highest = self.highest.max(to - 1);
+        self.whole.insert(from.into(), to.into());
+    }
+
+    /// Adds the segments of an incomplete block that are in the file, without parity.
+    fn resume_direct(&mut self, core: &mut Core, number: u32, have: &Bits) {
+        let block_len = self.block_len(number);
+        let cost = Block::direct_cost(block_len);
+        let is_sound = have.last().is_some_and(|last| last < block_len);
+        if !is_sound || cost > core.assembly_room() {
+            return;
+        }
+        if have.len() >= block_len.into() {
+            self.resume_whole(number, number + 1);
+            return;
+        }
+        let mut block = Block::direct(cost);
+        block.have = have.clone();
+        core.assembling += cost;
+        self.received += block.counted(&self.shape, number);
+        self.highest = self.highest.max(number);
+        self.parts.insert(number, block);
     }
 
     /// Adds a block of an earlier session; a complete one if `block` is `None`. One that was being
@@ -196,9 +369,24 @@ impl Blocks {
         if self.journal.resumed == 0 {
             return;
         }
+        let before = self.received;
         let (partition, segment) = (&self.shape.partition, self.shape.room.segment as u64);
+        if !self.shape.coding.is_long()
+            && let Some(at) = partition.locate(len)
+        {
+            let lost: Vec<_> =
+                self.whole.iter().filter(|(_, to)| *to > u64::from(at.sbn)).collect();
+            for (from, to) in lost {
+                let from = from.max(at.sbn.into());
+                self.received -=
+                    partition.block_offset(to as u32) - partition.block_offset(from as u32);
+            }
+            self.whole.remove(at.sbn.into(), u64::MAX);
+        }
         for (number, block) in &mut self.parts {
-            if partition.block_offset(number + 1) <= len || block.is_recovering {
+            let is_in_file = self.shape.coding.is_long() || block.is_direct;
+            let is_inside = partition.block_offset(number + 1) <= len;
+            if is_inside || block.is_recovering || !is_in_file {
                 continue;
             }
             self.received -= block.counted(&self.shape, *number);
@@ -206,6 +394,9 @@ impl Blocks {
             let block_len = partition.block_len(*number);
             block.forget_from(inside.min(block_len.into()) as u16, block_len);
             self.received += block.counted(&self.shape, *number);
+        }
+        if self.received < before {
+            self.journal.saved = None;
         }
         self.verify(core);
     }
@@ -235,7 +426,7 @@ impl Blocks {
 
     fn unsaved(&self, core: &Core) -> (bool, bool) {
         let is_waiting = self.journal.pending.is_some() || self.journal.is_due_on_open;
-        if is_waiting || !self.shape.coding.is_long() || !core.config.journal.enabled {
+        if is_waiting || !self.journal.is_kept || !core.config.journal.enabled {
             return (false, false);
         }
         let more = self.received.saturating_sub(self.journal.covered);
@@ -243,23 +434,45 @@ impl Blocks {
         (more > 0, more >= step.min(core.config.journal.bytes))
     }
 
-    fn save(&mut self, core: &mut Core, identity: &Identity) {
+    fn save(&mut self, core: &mut Core, of: &Description) {
         self.flush_run(core);
+        self.write_parts(core);
         if !self.sink.save(core) {
             self.journal.is_due_on_open = true;
             return;
         }
         let parts = self.parts.iter();
         let parts = parts.map(|(number, block)| (*number, self.block_len(*number), &block.have));
-        let record = encode(identity, &self.whole, parts);
+        let record = encode(of, &self.whole, parts);
         self.journal.pending = Some(record);
         self.journal.covered = self.received;
+    }
+
+    /// Writes the source segments of blocks in memory to their places in the file.
+    fn write_parts(&mut self, core: &mut Core) {
+        if self.is_on_disk() {
+            return;
+        }
+        let (partition, segment) = (&self.shape.partition, self.shape.room.segment);
+        for (number, block) in &mut self.parts {
+            for (first, last) in block.take_unwritten(partition.block_len(*number)) {
+                let start = partition.segment_offset(*number, first);
+                let end = partition.segment_offset(*number, last)
+                    + u64::from(partition.segment_len(*number, last));
+                let at = usize::from(first) * segment;
+                let bytes = &block.buffer[at..at + (end - start) as usize];
+                self.sink.put(core, start, Bytes::copy_from_slice(bytes));
+            }
+        }
     }
 
     /// Writes the record of segments that are synced.
     pub(super) fn saved(&mut self, core: &mut Core, is_synced: bool) {
         if let Some(record) = self.journal.pending.take().filter(|_| is_synced) {
             self.journal.is_used = true;
+            if !self.is_on_disk() {
+                self.journal.saved = Some(record.clone());
+            }
             core.put_record(Record::Received(self.sink.number()), record);
         }
     }
@@ -271,7 +484,17 @@ impl Blocks {
         }
     }
 
-    fn suspend(&mut self, core: &mut Core, identity: Identity) -> bool {
+    /// Keeps what the last record has for a later session. Blocks in memory are lost, and writes that
+    /// are not synced may fail.
+    fn suspend_saved(&mut self, core: &mut Core) -> bool {
+        let saved = self.journal.saved.take().and_then(|record| Partial::decode(&record));
+        let (Some(partial), true) = (saved, self.sink.is_open()) else { return false };
+        let partial = Partial { file: self.sink.release(), ..partial };
+        core.keep_partial(self.sink.number(), partial);
+        true
+    }
+
+    fn suspend(&mut self, core: &mut Core, of: Description) -> bool {
         // A file that was never opened is not opened to be kept.
         if !self.sink.is_open() || self.parts.is_empty() && self.whole.covered() == 0 {
             return false;
@@ -281,8 +504,7 @@ impl Blocks {
         let blocks = std::mem::take(&mut self.parts);
         core.assembling -= blocks.values().map(|block| block.cost).sum::<usize>();
         let whole = std::mem::take(&mut self.whole);
-        let instance = self.shape.fti.instance;
-        let partial = Partial { identity, instance, whole, blocks, file: Some(file) };
+        let partial = Partial { of, whole, blocks, file: Some(file) };
         core.keep_partial(self.sink.number(), partial);
         true
     }

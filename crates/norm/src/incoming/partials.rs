@@ -1,10 +1,10 @@
-//! Incomplete coded files, kept so that a later session resumes them.
+//! Incomplete files, kept so that a later session resumes them.
 //!
 //! The record of a file has its complete blocks, and which source segments of other blocks are in
 //! its working file. Nothing that is written later takes their places. Parity is not recorded, so
 //! that a restored block needs as many segments as a new one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, FilestoreRequest, IndexRequest, Time};
@@ -15,12 +15,12 @@ use session::record::{Reader, Writer};
 use session::storage::Storage as _;
 
 use super::block::Block;
+use super::identity::{Description, Identity, Origin, VERSION};
+use super::stored::Stored;
 use super::{Bits, SPOOL_PREFIX};
+use crate::coding::is_long;
 use crate::core::{Core, Job, Task};
-use crate::digest::digest_of;
 use crate::indication::Limit;
-
-const VERSION: u8 = 1;
 
 /// Maximum size of a record. Blocks beyond it are received again.
 const RECORD_MAX: usize = 1 << 20;
@@ -28,53 +28,16 @@ const RECORD_MAX: usize = 1 << 20;
 /// Prefix of the keys of records of objects being sent.
 const SENT_PREFIX: &str = "norm-sent-";
 
-/// Properties by which a coded file resumes an earlier one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) name: Bytes,
-    pub(crate) size: u64,
-    pub(crate) segment_size: u16,
-    pub(crate) block_len: u16,
-    /// Version of the content, or 0.
-    pub(crate) version: u64,
-}
+/// Key of the record of the files that were stored last.
+const STORED_KEY: &str = "norm-stored";
 
-impl Identity {
-    fn encode(&self, out: &mut Writer) {
-        out.bytes(&self.name);
-        out.u64(self.size);
-        out.u16(self.segment_size);
-        out.u16(self.block_len);
-        out.u64(self.version);
-    }
+/// Maximum number of objects before the first received one that a restarted receiver goes back to.
+const BACK_MAX: u16 = 64;
 
-    fn read(fields: &mut Reader) -> Option<Self> {
-        Some(Self {
-            name: Bytes::copy_from_slice(&fields.bytes()?),
-            size: fields.u64()?,
-            segment_size: fields.u16()?,
-            block_len: fields.u16()?,
-            version: fields.u64()?,
-        })
-    }
-
-    /// Key of the record of this file as one sent on a path.
-    pub(crate) fn sent_key(&self, path: u32) -> u64 {
-        let mut out = Writer::new(VERSION);
-        out.u32(path);
-        self.encode(&mut out);
-        // After a collision a sender waits for reports that do not come.
-        let [a, b, c, d, e, f, g, h, ..] = digest_of(&out.finish());
-        u64::from_be_bytes([a, b, c, d, e, f, g, h])
-    }
-}
-
-/// Incomplete coded file.
+/// Incomplete file.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    pub(super) identity: Identity,
-    /// FEC instance of the parity, if this process received some.
-    pub(super) instance: u16,
+    pub(super) of: Description,
     /// Complete blocks.
     pub(super) whole: Ranges,
     /// Incomplete blocks.
@@ -86,20 +49,21 @@ pub(crate) struct Partial {
 impl Partial {
     fn memory(&self) -> usize {
         let blocks: usize = self.blocks.values().map(Block::disk_memory).sum();
-        blocks + self.whole.len() * 32 + self.identity.name.len() + size_of::<Self>()
+        blocks + self.whole.len() * 32 + self.of.identity.name.len() + size_of::<Self>()
     }
 
     /// Bytes stored, rounded up to whole segments.
     fn stored(&self) -> u64 {
         let segments: u64 = self.blocks.values().map(|block| u64::from(block.have.len())).sum();
-        let whole = self.whole.covered() * u64::from(self.identity.block_len);
-        ((whole + segments) * u64::from(self.identity.segment_size)).min(self.identity.size)
+        let Identity { size, segment_size, block_len, .. } = self.of.identity;
+        let whole = self.whole.covered() * u64::from(block_len);
+        ((whole + segments) * u64::from(segment_size)).min(size)
     }
 
     /// Decodes a record; `None` if it is invalid or damaged.
-    fn decode(record: &Bytes) -> Option<Self> {
+    pub(super) fn decode(record: &Bytes) -> Option<Self> {
         let mut fields = Reader::new(VERSION, record)?;
-        let identity = Identity::read(&mut fields)?;
+        let of = Description::read(&mut fields)?;
         // Blocks have numbers of 32 bits.
         let whole = fields.ranges().filter(|whole| whole.end() <= u64::from(u32::MAX))?;
         let mut blocks = BTreeMap::new();
@@ -109,18 +73,18 @@ impl Partial {
             read_segments(&mut fields, &mut block.have)?;
             blocks.insert(number, block);
         }
-        Some(Self { identity, instance: 0, whole, blocks, file: None })
+        Some(Self { of, whole, blocks, file: None })
     }
 }
 
-/// Encodes a record: identity, complete blocks, other blocks.
+/// Encodes a record: description, complete blocks, other blocks.
 pub(super) fn encode<'a>(
-    identity: &Identity,
+    of: &Description,
     whole: &Ranges,
     blocks: impl Iterator<Item = (u32, u16, &'a Bits)>,
 ) -> Bytes {
     let mut out = Writer::new(VERSION);
-    identity.encode(&mut out);
+    of.encode(&mut out);
     out.ranges(whole);
     for (number, block_len, have) in blocks {
         let before = out.position();
@@ -190,13 +154,15 @@ fn number(key: &str, prefix: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16)
 }
 
-/// Record of a coded object.
+/// Record of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Record {
     /// Received, with the number of its working file.
     Received(u64),
     /// Sent, with the key of its identity.
     Sent(u64),
+    /// Files that were stored last.
+    Stored,
 }
 
 impl Record {
@@ -204,6 +170,7 @@ impl Record {
         match self {
             Self::Received(number) => key(number),
             Self::Sent(key) => format!("{SENT_PREFIX}{key:016x}"),
+            Self::Stored => STORED_KEY.to_owned(),
         }
     }
 }
@@ -216,43 +183,72 @@ struct Waiting {
     since: Time,
 }
 
-/// Records of coded objects, and the incomplete files that no session receives.
+/// Records of objects, and the incomplete files that no session receives.
 #[derive(Debug, Default)]
 pub(crate) struct Partials {
     /// Files without a session, the oldest first.
     waiting: BTreeMap<u64, Waiting>,
     order: u64,
-    /// Objects that an earlier process did not finish sending.
-    unfinished: BTreeSet<u64>,
+    /// Files that were stored last.
+    stored: Stored,
+    /// Objects that an earlier process did not finish sending, with the instances of its senders.
+    unfinished: BTreeMap<u64, u16>,
     slots: BTreeMap<Record, Slot>,
     /// Whether the records of an earlier process were read, if there are any.
     pub(crate) is_restored: bool,
 }
 
 impl Partials {
-    /// Whether any file may be resumed.
+    /// Whether any file may be resumed, or was stored before.
     pub(crate) fn may_resume(&self) -> bool {
-        !self.is_restored || !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.stored.is_empty()
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.waiting.values().map(|waiting| waiting.partial.memory()).sum()
+        let waiting = self.waiting.values().map(|waiting| waiting.partial.memory());
+        waiting.sum::<usize>() + self.stored.memory()
     }
 
-    /// Takes the file that would resume.
-    pub(super) fn take(&mut self, identity: &Identity) -> Option<(u64, Partial)> {
-        let newest = self.waiting.iter().rev();
-        let mut same = newest.filter(|(_, waiting)| waiting.partial.identity == *identity);
-        let order = *same.next()?.0;
+    /// Takes the file that would resume. Without digests of its blocks, only the same object may,
+    /// or one whose sender `resumes`.
+    pub(super) fn take(&mut self, of: &Description, resumes: bool) -> Option<(u64, Partial)> {
+        let is_coded = is_long(of.scheme);
+        self.take_if(|other| {
+            let is_same = other.identity == of.identity && is_long(other.scheme) == is_coded;
+            is_same && (is_coded || resumes || other.origin == of.origin)
+        })
+    }
+
+    /// Takes the file of which an earlier process received a part as this object.
+    pub(super) fn take_object(&mut self, origin: Origin) -> Option<(u64, Partial)> {
+        self.take_if(|of| of.origin == origin)
+    }
+
+    fn take_if(&mut self, is_it: impl Fn(&Description) -> bool) -> Option<(u64, Partial)> {
+        let mut found = self.waiting.iter().rev().filter(|(_, it)| is_it(&it.partial.of));
+        let order = *found.next()?.0;
         self.waiting.remove(&order).map(|waiting| (waiting.number, waiting.partial))
+    }
+
+    /// Number of objects before this one that an earlier process may have received in part or as a
+    /// whole.
+    pub(crate) fn back(&self, origin: Origin) -> u64 {
+        let waiting = self.waiting.values().map(|waiting| waiting.partial.of.origin);
+        let known = waiting.chain(self.stored.origins());
+        let ahead = known.filter_map(|known| known.ahead(origin));
+        ahead.filter(|ahead| *ahead < 0x8000).max().unwrap_or(0).min(BACK_MAX).into()
+    }
+
+    /// Whether a file was stored as this object, or as one that it `resumes`.
+    pub(super) fn is_stored(&self, of: &Description, resumes: bool) -> bool {
+        self.stored.has(&of.identity, of.origin, resumes)
     }
 }
 
 impl Core {
     /// Starts to read the records of an earlier process.
     pub(crate) fn load_records(&mut self) {
-        let may_resume = self.config.receiver.enabled || self.config.sender.has_long_blocks();
-        if self.config.journal.enabled && may_resume {
+        if self.config.journal.enabled {
             self.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         } else {
             self.partials.is_restored = true;
@@ -264,7 +260,12 @@ impl Core {
         self.partials.is_restored = true;
         for (key, value) in records {
             if let Some(number) = number(&key, SENT_PREFIX) {
-                self.partials.unfinished.insert(number);
+                let instance = Reader::new(VERSION, &value).and_then(|mut it| it.u16());
+                self.partials.unfinished.insert(number, instance.unwrap_or_default());
+                continue;
+            }
+            if key == STORED_KEY {
+                self.partials.stored = Stored::decode(&value).unwrap_or_default();
                 continue;
             }
             let Some(number) = number(&key, SPOOL_PREFIX) else { continue };
@@ -274,7 +275,7 @@ impl Core {
             }
         }
         while self.partials.unfinished.len() > self.config.limits.partials {
-            let Some(key) = self.partials.unfinished.pop_first() else { return };
+            let Some((key, _)) = self.partials.unfinished.pop_first() else { return };
             self.remove_record(Record::Sent(key));
         }
     }
@@ -306,7 +307,7 @@ impl Core {
     /// Deletes incomplete files that have the name of a delivered one: it replaced them.
     pub(super) fn supersede(&mut self, name: &Bytes) {
         let partials = self.partials.waiting.iter();
-        let same = partials.filter(|(_, waiting)| waiting.partial.identity.name == *name);
+        let same = partials.filter(|(_, waiting)| waiting.partial.of.identity.name == *name);
         let orders: Vec<_> = same.map(|(order, _)| *order).collect();
         for order in orders {
             if let Some(Waiting { number, partial, .. }) = self.partials.waiting.remove(&order) {
@@ -316,7 +317,7 @@ impl Core {
     }
 
     /// Deletes an incomplete file and its record.
-    fn forget_partial(&mut self, number: u64, file: Option<FileId>) {
+    pub(super) fn forget_partial(&mut self, number: u64, file: Option<FileId>) {
         if let Some(file) = file {
             self.shared.close(file);
         }
@@ -348,11 +349,30 @@ impl Core {
         }
     }
 
-    /// Records that an object is being sent. Returns whether an earlier process sent it, too.
-    pub(crate) fn begin_sending(&mut self, key: u64) -> bool {
-        let was_unfinished = self.partials.unfinished.contains(&key);
-        self.put_record(Record::Sent(key), Bytes::new());
-        was_unfinished
+    /// Notes the first object of a session.
+    pub(crate) fn note_session(&mut self, first: Origin) {
+        self.partials.stored.add_session(first);
+        self.put_stored();
+    }
+
+    /// Notes that a file was stored.
+    pub(super) fn note_stored(&mut self, of: &Description) {
+        self.partials.stored.add(&of.identity, of.origin);
+        self.put_stored();
+    }
+
+    fn put_stored(&mut self) {
+        let record = self.partials.stored.encode();
+        self.put_record(Record::Stored, record);
+    }
+
+    /// Records that an object is being sent. Returns the instance of the sender in an earlier
+    /// process that sent it, too.
+    pub(crate) fn begin_sending(&mut self, key: u64, instance: u16) -> Option<u16> {
+        let mut record = Writer::new(VERSION);
+        record.u16(instance);
+        self.put_record(Record::Sent(key), record.finish());
+        self.partials.unfinished.get(&key).copied()
     }
 
     /// Forgets an object that is not sent any more.
@@ -365,15 +385,25 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Flags, Fti, NodeId, Scheme};
 
-    fn identity() -> Identity {
-        Identity {
+    fn description() -> Description {
+        let identity = Identity {
             name: Bytes::from_static(b"name"),
             size: 1 << 33,
             segment_size: 1400,
             block_len: 20_000,
             version: 77,
-        }
+        };
+        let origin = Origin { node: NodeId(5), instance: 6, number: 7 };
+        let fti = Fti {
+            object_size: 1 << 33,
+            segment_size: 1400,
+            block_len: 20_000,
+            instance: 3,
+            ..Fti::default()
+        };
+        Description { identity, origin, flags: Flags::FILE, scheme: Scheme::Compact, fti }
     }
 
     #[test]
@@ -388,9 +418,11 @@ mod tests {
         runs.insert(20_005);
         (0..333).for_each(|n| _ = scattered.insert(3 * n));
         let blocks = [(3, 20_000, &runs), (4, 1_000, &scattered)];
-        let bytes = encode(&identity(), &whole, blocks.into_iter());
+        let bytes = encode(&description(), &whole, blocks.into_iter());
         let partial = Partial::decode(&bytes).expect("it is sound");
-        assert_eq!((&partial.identity, &partial.whole), (&identity(), &whole));
+        let of = description();
+        assert_eq!((&partial.of.identity, &partial.whole), (&of.identity, &whole));
+        assert_eq!((partial.of.origin, partial.of.fti), (of.origin, of.fti));
         assert_eq!(partial.blocks.len(), 2);
         assert_eq!(partial.blocks[&3].have.len(), runs.len() - 1);
         assert!(runs.iter().take_while(|at| *at < 20_000).eq(partial.blocks[&3].have.iter()));
@@ -409,7 +441,7 @@ mod tests {
         let mut have = Bits::new();
         (0..30_000).for_each(|n| _ = have.insert(2 * n));
         let blocks = (0..1_000).map(|number| (number, 60_000, &have));
-        let bytes = encode(&identity(), &Ranges::new(), blocks);
+        let bytes = encode(&description(), &Ranges::new(), blocks);
         assert!(bytes.len() <= RECORD_MAX + 4);
         let partial = Partial::decode(&bytes).expect("it is sound");
         assert!(partial.blocks.len() > 100);
@@ -421,6 +453,7 @@ mod tests {
         assert_eq!(number(&key(0xa0b), SPOOL_PREFIX), Some(0xa0b));
         assert_eq!(number(&Record::Sent(7).key(), SENT_PREFIX), Some(7));
         assert_eq!(number(&Record::Sent(7).key(), SPOOL_PREFIX), None);
-        assert_ne!(identity().sent_key(1), identity().sent_key(2));
+        let identity = description().identity;
+        assert_ne!(identity.sent_key(1), identity.sent_key(2));
     }
 }

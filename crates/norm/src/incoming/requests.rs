@@ -94,6 +94,7 @@ impl Incoming {
             Kind::Unknown(_) => is_info_due,
             Kind::Blocks(_) | Kind::Stream(_) if is_info_due && lacks_info => true,
             Kind::Blocks(_) | Kind::Stream(_) if self.is_info_only => false,
+            Kind::Blocks(_) if self.awaits_session() => false,
             Kind::Blocks(blocks) => {
                 is_info_due && blocks.missing_digests(block).next().is_some()
                     || blocks.lacks(block, since)
@@ -143,8 +144,10 @@ impl Incoming {
                 return false;
             }
         }
+        let awaits_session = self.awaits_session();
         match &mut self.kind {
             Kind::Unknown(_) => true,
+            Kind::Blocks(_) if awaits_session => true,
             Kind::Blocks(blocks) => blocks.request(writer, object, block, round),
             Kind::Stream(stream) => stream.request(writer, object, round),
         }
@@ -164,8 +167,8 @@ impl Incoming {
     fn request_all(&mut self, writer: &mut RequestWriter<'_>, scheme: Scheme, now: Time) -> bool {
         let item = Position { fec: scheme, object: self.number(), id: first_id(scheme) };
         // Coded objects always have NORM_INFO.
-        let may_resume = self.may_resume && is_long(scheme);
-        let flags = if self.is_info_only || may_resume {
+        let is_info_first = self.info_first > 0;
+        let flags = if self.is_info_only || is_info_first {
             RequestFlags::INFO
         } else {
             RequestFlags::OBJECT | RequestFlags::INFO
@@ -173,6 +176,7 @@ impl Incoming {
         let went = writer.item(flags, item).is_ok();
         if went {
             self.requested.at = Some(now);
+            self.info_first -= u8::from(is_info_first && !is_long(scheme));
         }
         went
     }

@@ -4,7 +4,9 @@ use engine::Time;
 use session::path::Turn;
 
 use super::{INFO_HEADER, Outgoing, Output, Shape};
-use crate::digest::{BlockDigest, EXT_DIGEST, EXT_VERSION, VERSION_LEN, version_content};
+use crate::digest::{
+    BlockDigest, EXT_DIGEST, EXT_FORMER, EXT_VERSION, FORMER_LEN, VERSION_LEN, version_content,
+};
 use crate::incoming::parked_max;
 use crate::message::{Body, Extension, Extensions, Info};
 
@@ -108,14 +110,21 @@ impl Outgoing {
         if !self.digest_first(shape) {
             return Turn::Over;
         }
-        let version = version_content(self.resume.version).filter(|_| shape.coding.is_long());
         let room = out.burst.mtu().saturating_sub(INFO_HEADER + self.info.len());
+        let resumes = shape.coding.is_long() || self.resume.is_possible();
+        let version = version_content(self.resume.version).filter(|_| resumes);
+        let version = version.filter(|_| room >= VERSION_LEN);
         let room = room.saturating_sub(version.map_or(0, |_| VERSION_LEN));
+        let former = self.resume.former.map(u16::to_be_bytes).filter(|_| room >= FORMER_LEN);
+        let former = former.map(|[high, low]| [0, high, low]);
+        let room = room.saturating_sub(former.map_or(0, |_| FORMER_LEN));
         let digests = self.coded.digests(room);
         let digests: Vec<_> = digests.iter().map(BlockDigest::encode).collect();
         let extension = |value| Extension { kind: EXT_DIGEST, value };
         let version = version.as_ref().map(|value| Extension { kind: EXT_VERSION, value });
-        let others: Vec<_> = digests.iter().map(|value| extension(value)).chain(version).collect();
+        let former = former.as_ref().map(|value| Extension { kind: EXT_FORMER, value });
+        let others = digests.iter().map(|value| extension(value)).chain(version);
+        let others: Vec<_> = others.chain(former).collect();
         let body = Body::Info(Info {
             sender: out.transmission.header(),
             flags: shape.flags,

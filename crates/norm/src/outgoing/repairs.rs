@@ -138,10 +138,14 @@ impl Outgoing {
         }
         let is_complete = self.ring.is_some() || block < self.at.block;
         let first_block = self.proactive.first_block;
+        let is_resumed = self.resume.former.is_some();
         let repaired = self.repaired(core, block, shape);
         let proactive = repaired.proactive();
         let is_first = repaired.requested(now, round_trip);
         let block_len = shape.block_len(block);
+        if repaired.covers(now, block_len) {
+            return;
+        }
         let left = repaired.left(parity);
         let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
         if let Some(first) = first_block.filter(|_| is_first && !mark.is_whole) {
@@ -152,7 +156,9 @@ impl Outgoing {
         }
         // A receiver that names a source segment received all sent parity and still lacks more.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
-        if !names_sources && !mark.is_whole && is_complete {
+        // Which parity an earlier process sent is not known.
+        let is_known = is_complete && !is_resumed;
+        if !names_sources && !mark.is_whole && is_known {
             let lacking = repaired.lacking(Wanted { symbols: &mark.symbols, missing }, block_len);
             if lacking <= left {
                 let spare = if is_last { repaired.spare(lacking, block_len) } else { 0 };
@@ -242,7 +248,7 @@ mod tests {
         let mut object = Outgoing::new(id, handle, content, Bytes::new());
         object.opened(&mut core, FileId(1), 10_000_000_000);
         let cut = Cut { segment: 1000, room: 1400, coding, loss: None, has_fti: true };
-        object.cut(&mut core, cut).expect("it can be cut");
+        object.cut(&mut core, cut, 1).expect("it can be cut");
         object.at = Position { block: 156_250, symbol: 0 };
         let source = object.source.as_mut().expect("it is open");
         source.skip_to(10_000_000_000);

@@ -1,5 +1,5 @@
-//! Coded objects that an earlier process began to send, and receivers that restarted: only what
-//! receivers list as missing is sent.
+//! Objects that an earlier process began to send, and receivers that restarted: only what they
+//! lack is sent. Receivers of coded objects list it; those of others request it as repairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::fec::Partition;
 use engine::Time;
 use session::ranges::Ranges;
 
-use super::{Content, Core, Outgoing, Shape, Transmission};
+use super::{Content, Core, Outgoing, Position, Shape, Transmission};
 use crate::bits::Bits;
-use crate::incoming::partials::Identity;
+use crate::incoming::identity::Identity;
 use crate::message::NodeId;
 use crate::report::ReportOf;
 
@@ -49,6 +49,8 @@ pub(super) struct Resume {
     pub(super) version: u64,
     /// Key of the record of the object.
     key: Option<u64>,
+    /// Instance of the sender in the earlier process that began to send the object.
+    pub(super) former: Option<u16>,
     query: Query,
     /// Source segments that receivers have, which are not sent.
     blocks: Ranges,
@@ -68,6 +70,11 @@ enum Query {
 impl Resume {
     pub(super) fn memory(&self) -> usize {
         self.blocks.len() * 32 + self.parts.len() * 4096
+    }
+
+    /// Whether the object can resume.
+    pub(super) fn is_possible(&self) -> bool {
+        self.key.is_some()
     }
 
     /// Whether receivers have a source segment of a block that was not sent yet.
@@ -98,17 +105,15 @@ impl Resume {
 }
 
 impl Outgoing {
-    /// Records that the object is being sent. If an earlier process sent it, receivers are
-    /// queried first.
-    pub(super) fn record(&mut self, core: &mut Core) {
+    /// Records that the object is being sent. If an earlier process sent it, receivers of a coded
+    /// object are queried first, and others are requested to confirm that they have all of it.
+    pub(super) fn record(&mut self, core: &mut Core, instance: u16) {
         let config = &core.config;
         let may_resume = config.journal.enabled
             && !config.sender.is_one_way()
             && !config.is_group(self.id.peer)
             && matches!(self.content, Content::File(_));
-        let Some(shape) = self.shape.as_ref().filter(|shape| shape.coding.is_long()) else {
-            return;
-        };
+        let Some(shape) = self.shape.as_ref() else { return };
         if !may_resume || self.info.is_empty() || self.size == 0 {
             return;
         }
@@ -121,8 +126,14 @@ impl Outgoing {
         };
         let key = identity.sent_key(self.id.peer.0);
         self.resume.key = Some(key);
-        if core.begin_sending(key) {
-            self.resume.query = Query::Due;
+        self.resume.former = core.begin_sending(key, instance);
+        match self.resume.former {
+            Some(_) if shape.coding.is_long() => self.resume.query = Query::Due,
+            Some(_) => {
+                self.at = Position { block: shape.partition.blocks(), symbol: 0 };
+                self.source.iter_mut().for_each(|source| source.skip_to(self.size));
+            }
+            None => {}
         }
     }
 

@@ -1,24 +1,38 @@
 //! Reports of a receiver on coded objects.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use session::path::{Burst, Class};
 
 use super::Receiver;
 use super::requests::NACK_HEADER;
+use crate::coding::is_long;
 use crate::config::Nacking;
 use crate::core::{Alarm, Core};
+use crate::digest::former_of;
 use crate::incoming::Incoming;
-use crate::incoming::partials::Identity;
-use crate::indication::Failure;
-use crate::message::{Extension, FIELD_BITS_ASSUMED, RequestWriter};
+use crate::incoming::identity::Identity;
+use crate::message::{Extension, FIELD_BITS_ASSUMED, Info, RequestWriter};
 use crate::report::{EXT_LIST, ListOf, REPORT_LEN, Report, ReportOf};
 
 /// Bytes of EXT_LIST in a header.
 const LIST_LEN: usize = 8;
 
+/// Maximum number of empty lists that wait.
+const STORED_MAX: usize = 64;
+
 /// Minimum silence of a sender before another one may resume its object.
 const YIELD_LEAST: Duration = Duration::from_millis(200);
+
+/// Object of a session that another one resumes.
+#[derive(Debug)]
+pub(crate) enum Yield {
+    Nothing,
+    /// Its sender may still be there.
+    Waits,
+    Object(Box<Incoming>),
+}
 
 /// State of the reports to a sender.
 #[derive(Debug, Default)]
@@ -31,6 +45,8 @@ pub(super) struct CodedReports {
     last: Option<(u64, ReportOf)>,
     /// Whether a list of what is missing is due.
     is_list_due: bool,
+    /// Objects of which a list is due that has nothing.
+    stored: BTreeSet<u16>,
 }
 
 impl CodedReports {
@@ -90,6 +106,17 @@ impl Receiver {
         }
     }
 
+    /// Sends an empty list of what a coded object lacks that was stored before, if its sender resumes
+    /// it.
+    pub(crate) fn confirm_stored(&mut self, core: &mut Core, info: &Info<'_>) {
+        let number = self.numbers.unwrap(info.object);
+        let resumes = is_long(info.fec) && former_of(&info.others).is_some();
+        if resumes && self.numbers.is_done(number) && self.coded.stored.len() < STORED_MAX {
+            self.coded.stored.insert(info.object);
+            self.want_list(core);
+        }
+    }
+
     /// Sends a list of everything that a resumed object lacks. Returns `false` if the message must
     /// wait for the next batch.
     pub(super) fn emit_list(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
@@ -99,6 +126,16 @@ impl Receiver {
         let now = burst.departure();
         let report = self.coded_report();
         let header = NACK_HEADER + REPORT_LEN + LIST_LEN;
+        while let Some(object) = self.coded.stored.first().copied() {
+            if !burst.has_room(header) {
+                return false;
+            }
+            let list = ListOf { object, end: u32::MAX }.encode();
+            let list = Extension { kind: EXT_LIST, value: &list };
+            let requests = RequestWriter::new(&mut [], FIELD_BITS_ASSUMED).finish();
+            self.push_nack(core, burst, (report, Some(list)), requests);
+            self.coded.stored.remove(&object);
+        }
         loop {
             let mut due = self.objects.iter_mut().filter(|(_, object)| object.is_list_due());
             let Some((number, object)) = due.next() else { break };
@@ -119,26 +156,39 @@ impl Receiver {
         true
     }
 
-    /// Fresh coded object, with its identity.
-    pub(crate) fn fresh(&self, core: &Core) -> Option<(u64, Identity)> {
+    /// Fresh object that may resume another, with its identity, and the instance of the sender that
+    /// it names.
+    pub(crate) fn fresh(&self, core: &Core) -> Option<(u64, Identity, Option<u16>)> {
         let mut fresh = self.objects.iter().filter(|(_, object)| object.is_fresh(core));
-        fresh.find_map(|(number, object)| Some((*number, object.identity()?)))
+        fresh.find_map(|(number, object)| Some((*number, object.identity()?, object.former)))
     }
 
-    /// Gives up an object for another session that resumes it. Returns `None` if there is no such
-    /// object, and `false` if its sender is not silent.
-    pub(crate) fn yield_to(&mut self, core: &mut Core, identity: &Identity) -> Option<bool> {
-        let now = core.now;
-        let mut objects = self.objects.values_mut();
-        let object = objects.find(|object| {
-            object.is_suspendable() && object.identity().as_ref() == Some(identity)
-        })?;
+    /// Whether another session may resume one of the objects.
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.objects.values().any(Incoming::is_resumable)
+    }
+
+    /// Gives an object to another session that resumes it: at once if that names this instance of
+    /// the sender, otherwise once the sender is silent.
+    pub(crate) fn yield_to(
+        &mut self,
+        core: &mut Core,
+        identity: &Identity,
+        former: Option<u16>,
+    ) -> Yield {
+        let mut objects = self.objects.iter();
+        let found = objects.find_map(|(number, it)| Some((*number, it.is_adoptable(identity)?)));
+        let Some((number, is_adoptable)) = found else { return Yield::Nothing };
         let least = (self.timing.grtt / 4).max(YIELD_LEAST);
-        if now.since(self.base.last_received) < least {
-            return Some(false);
-        }
-        object.fail(core, Failure::Resumed);
-        self.settle(core);
-        Some(true)
+        let is_silent = core.now.since(self.base.last_received) >= least;
+        let is_over = former == Some(self.life.instance) || is_silent;
+        let taken = is_adoptable && is_over;
+        let Some(mut object) = taken.then(|| self.objects.remove(&number)).flatten() else {
+            return Yield::Waits;
+        };
+        object.yields(core);
+        self.numbers.fails(number, false);
+        self.on_removed(core);
+        Yield::Object(Box::new(object))
     }
 }

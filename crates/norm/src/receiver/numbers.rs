@@ -33,6 +33,11 @@ impl Numbers {
         self.newest.is_some()
     }
 
+    /// First object received.
+    pub(super) fn first(&self) -> u16 {
+        self.first as u16
+    }
+
     /// Number of complete objects.
     pub(super) fn completed(&self) -> u64 {
         self.done.covered()
@@ -60,17 +65,20 @@ impl Numbers {
 
     /// Objects that start when a message names this one: it and earlier unseen ones. If that
     /// exceeds `most`, the maximum under way, only the last `most` start: no wait would make room
-    /// for all.
+    /// for all. The first one starts with the `back` objects before it.
     pub(super) fn to_begin(
         &self,
         number: u16,
         (room, most): (u64, u64),
         sync: SyncPolicy,
+        back: u64,
     ) -> Range<u64> {
         let number = self.unwrap(number);
         let first = match (self.newest, sync) {
             (Some(newest), _) => newest + 1,
-            (None, SyncPolicy::Current | SyncPolicy::Object) => number,
+            (None, SyncPolicy::Current | SyncPolicy::Object) => {
+                number - back.min(room.saturating_sub(1))
+            }
             (None, SyncPolicy::All) => number - SYNC_BACK.min(room.saturating_sub(1)),
         };
         if first > number {
@@ -140,12 +148,12 @@ mod tests {
     #[test]
     fn objects_without_room_do_not_seem_delivered() {
         let mut numbers = Numbers::default();
-        let range = numbers.to_begin(7, (4, 4), SyncPolicy::Current);
+        let range = numbers.to_begin(7, (4, 4), SyncPolicy::Current, 0);
         assert_eq!(range, 65_543..65_544);
         assert!(!numbers.begin(range.start, 65_543));
         numbers.completes(65_543);
         // Nine unseen objects, four of which have a slot.
-        let range = numbers.to_begin(16, (4, 4), SyncPolicy::Current);
+        let range = numbers.to_begin(16, (4, 4), SyncPolicy::Current, 0);
         assert_eq!(range, 65_549..65_553);
         assert!(numbers.begin(range.start, 65_552));
         assert!(numbers.is_refused(65_548) && !numbers.is_refused(65_549));

@@ -136,10 +136,7 @@ impl Sender {
         let report = Report::find(others).filter(|_| self.coding.is_long())?;
         self.transmission.terms.is_silent = false;
         self.set_terms(core);
-        let is_single = !self.is_group && core.config.sender.receivers <= 1;
-        if is_single {
-            self.forget_former(now, node);
-        }
+        let is_single = self.is_single(core);
         let most = (core.config.limits.receivers, is_single);
         let mut objects = self.objects.iter_mut();
         let object = objects.find(|object| object.number() == report.object)?;
@@ -153,8 +150,15 @@ impl Sender {
         Some(report)
     }
 
-    /// Forgets earlier processes of the receiver on a path.
-    fn forget_former(&mut self, now: Time, node: NodeId) {
+    fn is_single(&self, core: &Core) -> bool {
+        !self.is_group && core.config.sender.receivers <= 1
+    }
+
+    /// Forgets earlier processes of the receiver on a path to a single one.
+    pub(super) fn forget_former(&mut self, core: &Core, now: Time, node: NodeId) {
+        if !self.is_single(core) {
+            return;
+        }
         let silence = self.transmission.twice().max(FORMER_SILENCE);
         for former in self.members.replace(node, now - silence) {
             self.objects.iter_mut().for_each(|object| object.forget_receiver(former));

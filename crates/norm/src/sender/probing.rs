@@ -188,6 +188,7 @@ impl Sender {
             self.base.seat.sample(&mut core.shared.paths, took);
         }
         self.follow(core, now, node, (cc, took, is_private));
+        self.forget_former(core, now, node);
         if self.members.received(node, now) {
             return;
         }

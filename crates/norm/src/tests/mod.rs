@@ -18,6 +18,7 @@ mod random;
 #[cfg(feature = "raptorq")]
 mod raptorq;
 mod resume;
+mod resume_blocks;
 mod stores;
 mod streams;
 mod transcripts;

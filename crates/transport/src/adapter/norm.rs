@@ -170,9 +170,8 @@ impl Configuration for NormConfig {
     }
 
     fn resumes(&self) -> bool {
-        let norm::Config { sender, journal, groups, .. } = &self.config;
-        let is_coded = sender.has_long_blocks();
-        is_coded && journal.enabled && groups.is_empty() && !sender.is_one_way()
+        let norm::Config { journal, groups, .. } = &self.config;
+        journal.enabled && groups.is_empty() && !self.is_one_way()
     }
 
     fn file_code(&mut self) -> Option<&mut dyn FileCode> {

@@ -27,7 +27,7 @@ fn sent(blocks: u32, block_len: u16, is_one_way: bool) -> (Core, Transmission, O
     let size = 1000 * u64::from(block_len) * u64::from(blocks);
     object.opened(&mut core, FileId(1), size);
     let cut = Cut { segment: 1000, room: 1400, coding, loss: None, has_fti: true };
-    object.cut(&mut core, cut).expect("it can be cut");
+    object.cut(&mut core, cut, 1).expect("it can be cut");
     object.at = Position { block: blocks, symbol: 0 };
     object.source.as_mut().expect("it is open").skip_to(size);
     object.has_begun = true;
