@@ -222,8 +222,8 @@ fn a_killed_door_resumes_each_protocol() {
             let content = content(LEN, sender.path.0.into());
             let is_whole = world.store.get(&file) == Some(&content);
             assert!(!is_there || is_whole, "{} is not whole", sender.kind);
-            // CFDP and Saratoga resume by themselves; senders of the others learn of the loss.
-            let resumes = ["cfdp", "saratoga"].contains(&sender.kind);
+            // Senders of LTP learn of the loss.
+            let resumes = ["cfdp", "norm", "saratoga"].contains(&sender.kind);
             assert!(!resumes || is_whole, "{} after {most}", sender.kind);
         }
     }
