@@ -35,6 +35,7 @@ enum Way {
     CfdpLtp,
     Ltp,
     LtpT,
+    Norm,
     NormCoded,
     SaratogaPut,
     SaratogaGet,
@@ -47,6 +48,7 @@ impl Way {
             Self::CfdpLtp => "cfdp-ltp",
             Self::Ltp => "ltp",
             Self::LtpT => "ltp-t",
+            Self::Norm => "norm",
             Self::NormCoded => "norm/coded",
             Self::SaratogaPut | Self::SaratogaGet => "saratoga",
         }
@@ -55,7 +57,7 @@ impl Way {
     /// Whether a command may fail because the other end forgot a session; repeated, it succeeds.
     fn may_fail(self) -> bool {
         match self {
-            Self::Cfdp | Self::CfdpLtp | Self::NormCoded | Self::SaratogaPut => false,
+            Self::Cfdp | Self::CfdpLtp | Self::Norm | Self::NormCoded | Self::SaratogaPut => false,
             Self::Ltp | Self::LtpT | Self::SaratogaGet => true,
         }
     }
@@ -322,6 +324,11 @@ fn killed_ltp_ends_never_report_false_success() {
 #[test]
 fn killed_ltp_t_ends_never_report_false_success() {
     all_survive(Way::LtpT);
+}
+
+#[test]
+fn killed_norm_ends_resume() {
+    all_survive(Way::Norm);
 }
 
 #[test]
