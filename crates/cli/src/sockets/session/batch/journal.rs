@@ -188,7 +188,10 @@ impl Journal {
         if self.started.numbers.insert(number) {
             // After a crash of the machine it only costs time that a number is lost.
             let line = format!("{number}\n");
-            self.started.file.write_all(line.as_bytes()).context("cannot note what is being sent")?;
+            self.started
+                .file
+                .write_all(line.as_bytes())
+                .context("cannot note what is being sent")?;
         }
         Ok(())
     }
