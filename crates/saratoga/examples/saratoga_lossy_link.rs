@@ -10,7 +10,7 @@ use slowlight_saratoga::engine::{
     Engine as _, FileName, Input, MemoryLink, MemoryStore, PathEvent, PathId, PathInfo, Receive,
     Rng, Time, drain,
 };
-use slowlight_saratoga::{Config, Node, Permissions, Put, PutRequest};
+use slowlight_saratoga::{Config, Node, Permissions, PutRequest};
 
 /// The link, with 1.3 s of light and datagrams of at most 1,024 bytes.
 const LINK: PathId = PathId(1);

@@ -1,5 +1,6 @@
 //! Dispatch of received packets: the sessions they belong to, start and refuse.
 
+use bytes::Bytes;
 use engine::{FileName, PathId, Time};
 use session::Turns as _;
 use session::path::{Handle, Path};
@@ -51,16 +52,28 @@ impl Node {
             Packet::Data(data) => {
                 let id = SessionId { peer: from, number: data.session, role: Role::Receiver };
                 self.continue_former(now, id);
+                let described = self.described_before(id);
                 let Some(handle) = self.reception(now, id, true, data.wants_status, data.timestamp)
                 else {
                     return;
                 };
                 if let Some(Session::Receiver(receiver)) = self.sessions.get_mut(handle) {
+                    if let Some(Ok(Packet::Metadata(metadata))) =
+                        described.as_deref().map(Packet::decode)
+                    {
+                        receiver.on_metadata(&mut self.core, now, &metadata);
+                    }
                     receiver.on_data(&mut self.core, now, data);
                 }
                 self.settle(handle);
             }
         }
+    }
+
+    /// METADATA of a session that this peer does not know, because it was restarted.
+    fn described_before(&self, id: SessionId) -> Option<Bytes> {
+        let is_known = self.sessions.find(&id).is_some() || self.sessions.is_closed(&id);
+        self.core.partials.identity_of(id.number).filter(|_| !is_known).cloned()
     }
 
     /// Confirms a session whose file was received before, by an earlier run or on another path.

@@ -9,7 +9,7 @@ use session::record::{Reader, Writer};
 
 use super::config::Limits;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Prefix of the keys of records and of the names of working files.
 pub const SPOOL_PREFIX: &str = "sar-";
@@ -24,6 +24,8 @@ pub(crate) struct Partial {
     pub(crate) identity: Bytes,
     /// Local name of the file.
     pub(crate) destination: FileName,
+    /// Number of its last session, whose sender may not know of a restart.
+    pub(crate) session: u32,
     /// Ranges safely stored.
     pub(crate) ranges: Ranges,
 }
@@ -93,6 +95,12 @@ impl Partials {
         self.remove(order)
     }
 
+    /// METADATA, without the session number, of the file whose last session has this number.
+    pub(crate) fn identity_of(&self, session: u32) -> Option<&Bytes> {
+        let mut partials = self.waiting.values().map(|waiting| &waiting.partial);
+        partials.find(|partial| partial.session == session).map(|partial| &partial.identity)
+    }
+
     /// Whether a number is in use.
     pub(crate) fn has(&self, number: u32) -> bool {
         self.waiting.values().any(|waiting| waiting.number == number)
@@ -115,6 +123,7 @@ impl Partial {
         let mut out = Writer::new(VERSION);
         out.name(Some(&self.destination));
         out.bytes(&self.identity);
+        out.u32(self.session);
         out.ranges(&self.ranges);
         out.finish()
     }
@@ -125,7 +134,8 @@ impl Partial {
         let destination = fields.name()?.filter(|name| name.area() == Area::Files)?;
         // The record's memory is released.
         let identity = Bytes::copy_from_slice(&fields.bytes()?);
-        let partial = Self { identity, destination, ranges: fields.ranges()? };
+        let session = fields.u32()?;
+        let partial = Self { identity, destination, session, ranges: fields.ranges()? };
         fields.is_empty().then_some(partial)
     }
 }
@@ -141,7 +151,7 @@ mod tests {
         ranges.insert(0, 100);
         ranges.insert(200, 300);
         let destination = FileName::file(name).expect("a plain name");
-        Partial { identity: Bytes::from_static(b"metadata"), destination, ranges }
+        Partial { identity: Bytes::from_static(b"metadata"), destination, session: 7, ranges }
     }
 
     #[test]

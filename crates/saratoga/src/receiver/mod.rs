@@ -450,6 +450,7 @@ impl Receiver {
         Some(Partial {
             identity: description.identity.clone(),
             destination: description.destination.clone()?,
+            session: self.id.number,
             ranges: self.delivery.safe().clone(),
         })
     }

@@ -338,3 +338,21 @@ fn repairs_have_no_copies_while_another_file_needs_the_path() {
     let [alone, shared] = repaired[..] else { panic!("two") };
     assert!(shared > 0 && 3 * shared < 2 * alone, "{repaired:?}");
 }
+
+/// The sender does not know of the restart, and would send its METADATA only on request.
+#[test]
+fn a_restarted_receiver_recognises_a_session_by_its_number() {
+    let mut world = World::with(&config());
+    world.put(&content(SIZE), Put::Push);
+    world.run_until(at_millis(600));
+    world.restart(1);
+    let before = world.log.len();
+    world.run();
+    world.assert_delivered(&content(SIZE));
+    assert!(world.finished(1).expect("it ended").resumed > 300_000);
+    let later = world.log.iter().skip(before);
+    let described = later.filter(|(_, side, bytes, _)| {
+        *side == 0 && matches!(Packet::decode(bytes), Ok(Packet::Metadata(_)))
+    });
+    assert_eq!(described.count(), 0, "{:#?}", world.transcript());
+}
