@@ -1,4 +1,4 @@
-//! Records of a session that receives, and the session of a restarted engine that goes on from one.
+//! Records of a session that receives, from which a restarted engine goes on.
 
 use bytes::Bytes;
 use session::Base;
