@@ -497,6 +497,7 @@ impl Node {
         let base = Base::new(&mut self.core.shared.paths, handle, path, self.core.now);
         let receiver = Receiver::resumed(base, peer, &mut self.core, stored);
         self.core.shared.places.enter(handle, self.core.now, guest);
+        self.core.shared.places.gained(handle, receiver.arrived().covered());
         self.fill(handle, id, Session::Receiver(Box::new(receiver)));
         self.settle(handle);
     }

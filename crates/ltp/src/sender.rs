@@ -209,7 +209,7 @@ impl Sender {
             role: End::Sender,
             progress: self.source.as_ref().map_or(0, Supply::sent),
             confirmed: Some(self.reports.claimed().covered().min(self.layout.content))
-                .filter(|claimed| *claimed > 0),
+                .filter(|claimed| *claimed > 0 || self.is_resumed),
             size: self.source.as_ref().map(|_| self.layout.content).filter(|size| *size < u64::MAX),
             name: self.name.clone(),
         }
@@ -647,25 +647,33 @@ impl Sender {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let segment = self.room(path.map_or(0, Path::mtu).max(64), 0, None);
         let times = segment.and_then(|segment| path?.times(segment));
+        let handle = self.base.seat.handle;
+        let is_needed = path.is_some_and(|path| path.is_wanted_by_others(Class::Bulk, handle));
         let gaps: Vec<_> = self.reports.claimed().gaps(lower, upper).collect();
         let content = self.layout.content;
         let Some(source) = self.source.as_mut() else { return };
-        let mut last = None;
+        let (mut last, mut has_rest) = (None, false);
         let sent = gaps.into_iter().flat_map(|(start, end)| source.sent_of(start, end));
         for (start, end) in sent.collect::<Vec<_>>() {
-            if start < content && !source.request(start, end.min(content), max) {
+            if self.is_resumed && end == content {
+                // Perhaps an earlier run did not send it: it is not lost.
+                source.repeat(start, end, max);
+                has_rest = true;
+            } else if start < content && !source.request(start, end.min(content), max) {
                 break;
             }
             self.layout.description_due |= end > content;
             last = Some(end);
         }
         // Copies bring the end sooner. While new data takes longer than two round trips, the end
-        // does not wait for repairs: a lost one is repeated before.
+        // does not wait for repairs: a lost one is repeated before. Neither does new data, here or
+        // of other sessions, wait for copies.
         let new = self.layout.total.saturating_sub(source.sent());
-        let busy = times.is_some_and(|(packet, round_trip)| {
+        let is_long = times.is_some_and(|(packet, round_trip)| {
             let packets = new as f64 / segment.unwrap_or(1) as f64;
             packet.as_secs_f64() * packets > 2.0 * round_trip.as_secs_f64()
         });
+        let busy = is_long || has_rest || is_needed;
         let copies = if busy { 1 } else { self.peer.remote.repair_copies };
         source.choose_copies(copies, segment.unwrap_or(1), times);
         source.read_repairs(core, self.base.seat.handle);

@@ -157,6 +157,27 @@ fn a_changed_file_is_not_sent_on() {
     assert_eq!(world.sides[SENDER].store.records().count(), 0);
 }
 
+#[test]
+fn little_is_sent_twice_over_a_long_and_lossy_link() {
+    const LONG: usize = 3_000_000;
+    let file = content(LONG);
+    let config = Config::default();
+    for millis in [1_000, 2_000, 3_000, 4_500, 6_000] {
+        let mut world = World::with(&config);
+        world.info.owlt = Some(Duration::from_millis(1280));
+        (0..2).for_each(|side| world.up(side));
+        world.lose = lose_one_in(100, 3);
+        world.send(&file, Red::All);
+        world.run_until(Time::ZERO + Duration::from_millis(millis));
+        restart_side(&mut world, &config, SENDER, 7);
+        world.run();
+        assert!(world.sides[RECEIVER].store.get(&name("copy")) == Some(&file[..]), "{millis}");
+        // Repairs and their copies are 2 to 5 %.
+        let bytes = data_sent(&world);
+        assert!(bytes < LONG * 107 / 100, "{millis}: {bytes}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     /// Kills a side; a crash of its host loses unsynced writes.

@@ -517,8 +517,9 @@ impl Client {
         let known = transfers.iter().find(|report| self.active() == Some(&report.id));
         let Some(report) = known.or(transfers.first()) else { return };
         self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
-        if self.resumed && self.had.is_none() && report.bytes > 0 {
-            self.had = Some(report.bytes);
+        let had = report.confirmed.unwrap_or(report.bytes);
+        if self.resumed && self.had.is_none() && had > 0 {
+            self.had = Some(had);
         }
         let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
         let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
