@@ -68,7 +68,7 @@ use std::net::SocketAddr;
 pub use ::session::authentication::{Authentication, Ciphersuite, Key};
 use ::session::path::{Burst, Class, Handle, Pacing, Turn};
 use ::session::recent::Recent;
-use ::session::{Base, Change, Guest, Seat, Slots, Turns};
+use ::session::{Base, Change, Guest, Host, Seat, Slots, Turns};
 use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
@@ -489,10 +489,10 @@ impl Node {
         }
         let peer = Peer::new(id, self.core.config.remote(id.originator).clone());
         let path = peer.remote.path;
-        let guest = Guest {
-            host: self.core.shared.paths.host(path.unwrap_or_default()),
-            is_known: path.is_some(),
-        };
+        // Whose it is shows when its peer sends again.
+        let host = path.map(|path| self.core.shared.paths.host(path));
+        let host = host.unwrap_or(Host::Path(PathId(u32::MAX)));
+        let guest = Guest { host, is_known: path.is_some() };
         let handle = self.slots.reserve();
         let base = Base::new(&mut self.core.shared.paths, handle, path, self.core.now);
         let receiver = Receiver::resumed(base, peer, &mut self.core, stored);

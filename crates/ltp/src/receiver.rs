@@ -192,7 +192,7 @@ impl Receiver {
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_received = now;
         self.segments = self.segments.saturating_add(1);
-        let is_first = self.segments == 1;
+        let is_first = self.segments == 1 && !self.is_resumed;
         self.reporting.arrivals.arrived(now, data.data.len());
         let is_last = data.kind.ends_red() || ends_block(data.kind);
         if self.is_half_open && (!is_first || is_last || data.checkpoint.is_some()) {

@@ -188,6 +188,8 @@ pub(crate) struct Sending {
     pub(crate) request: SendRequest,
     /// Bytes of the file.
     pub(crate) len: u64,
+    /// Modification time of the file, in seconds since 1970, if known.
+    pub(crate) modified: Option<u64>,
 }
 
 impl Sending {
@@ -197,6 +199,7 @@ impl Sending {
         out.name(Some(&self.request.source));
         out.bytes(self.request.name.as_bytes());
         out.u64(self.len);
+        out.option(self.modified);
         out.finish()
     }
 
@@ -205,8 +208,8 @@ impl Sending {
         let mut fields = Reader::new(VERSION, record)?;
         let (destination, source) = (fields.u64()?, fields.name()??);
         let request = SendRequest { destination, source, name: fields.text()?, red: Red::All };
-        let len = fields.u64()?;
-        fields.is_empty().then_some(Self { request, len })
+        let (len, modified) = (fields.u64()?, fields.option()?);
+        fields.is_empty().then_some(Self { request, len, modified })
     }
 
     /// Records that a session sends this file.

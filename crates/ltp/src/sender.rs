@@ -139,8 +139,10 @@ impl Sender {
         let mut sender = Self::new(base, peer, request.destination, core);
         (sender.name, sender.color) = (request.name.clone(), request.red);
         core.shared.open(sender.base.seat.handle, request.source.clone(), OpenMode::Read);
-        if core.config.journal && request.red == Red::All {
-            sender.kept = Some(Sending { request, len: 0 });
+        // Without a description, nothing shows whether both runs sent the same file.
+        let is_described = core.config.format == Format::Described;
+        if core.config.journal && is_described && request.red == Red::All {
+            sender.kept = Some(Sending { request, len: 0, modified: None });
         }
         sender
     }
@@ -231,12 +233,12 @@ impl Sender {
     ) {
         let system = CancelReason::System;
         match (job, answer) {
-            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, modified })) => {
                 if self.phase != Phase::Opening {
                     core.shared.close(file);
                     return;
                 }
-                self.opened(core, file, len);
+                self.opened(core, file, len, modified);
             }
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
                 let Some(source) = self.source.as_mut() else { return };
@@ -263,7 +265,7 @@ impl Sender {
         }
     }
 
-    fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
+    fn opened(&mut self, core: &mut Core, file: FileId, len: u64, modified: Option<u64>) {
         if let Some(Supply::Passage(passage)) = self.source.as_mut() {
             passage.take_over(file);
             self.start(core);
@@ -272,13 +274,15 @@ impl Sender {
         let skip = if self.is_resumed { len } else { 0 };
         let Some(source) = Source::new(file, Some(len), skip, ChecksumType::Crc32c) else { return };
         match &mut self.kept {
-            Some(sending) if self.is_resumed && sending.len != len => {
+            Some(sending)
+                if self.is_resumed && (sending.len, sending.modified) != (len, modified) =>
+            {
                 core.shared.close(file);
                 self.cancel(core, CancelReason::System);
                 return;
             }
             Some(sending) => {
-                sending.len = len;
+                (sending.len, sending.modified) = (len, modified);
                 sending.record(core, self.peer.session);
             }
             None => {}
@@ -590,6 +594,10 @@ impl Sender {
         report: &crate::segment::Report<'_>,
     ) {
         self.base.last_received = now;
+        if self.phase == Phase::Opening {
+            // It is repeated, and its claims count once the file is open.
+            return;
+        }
         self.reports.acknowledge(report.serial);
         self.base.want(&mut core.shared, Class::Control);
         if self.phase != Phase::Sending {

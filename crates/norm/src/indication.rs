@@ -405,6 +405,8 @@ pub struct Stats {
     pub parity_repairs: u64,
     /// Source segments sent as repairs.
     pub explicit_repairs: u64,
+    /// Bytes of files in them.
+    pub repair_bytes: u64,
     /// Segments recovered by parity.
     pub recovered: u64,
     /// Blocks that differed from those sent.

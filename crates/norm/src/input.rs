@@ -140,8 +140,11 @@ impl Node {
             return;
         };
         let (mut waits, mut found) = (false, None);
-        for (_, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
-            match other.yield_to(core, &identity, former) {
+        for (id, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
+            let paths = &core.shared.paths;
+            // Anyone can name the instance.
+            let is_near = id.node == key.node || paths.host(id.path) == paths.host(key.path);
+            match other.yield_to(core, &identity, former.filter(|_| is_near)) {
                 Yield::Nothing => {}
                 Yield::Waits => waits = true,
                 Yield::Object(object) => {

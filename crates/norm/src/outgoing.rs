@@ -416,6 +416,7 @@ impl Outgoing {
                 return Turn::More;
             }
             out.core.stats.explicit_repairs += 1;
+            out.core.stats.repair_bytes += len as u64;
             if shape.coding.is_long() {
                 self.on_repeated((at.sbn, at.esi), message, departure, shape);
             }

@@ -74,8 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     remote_entity: Option<u64>,
 
-    /// Give up after this time. With CFDP, NORM and Saratoga, the same command then resumes; with LTP,
-    /// it restarts
+    /// Give up after this time. The same command then resumes
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
 

@@ -48,6 +48,7 @@ impl Receiver {
             && !self.is_half_open
             && self.segments <= WEAK_SEGMENTS
             && !self.reporting.is_answered
+            && !self.is_resumed
             && self.sink.relay().is_none();
         is_weak.then(|| now.since(self.base.last_received))
     }
@@ -63,11 +64,16 @@ impl Receiver {
         self.is_displaced
     }
 
+    /// Whether no report was made, by an earlier run either, so that the sender still has all data.
+    fn is_unclaimed(&self) -> bool {
+        self.reporting.is_silent() && !self.is_resumed
+    }
+
     /// Makes room for another session. Returns `false` if this one ends by itself.
     pub(crate) fn make_way(&mut self, core: &mut Core) -> bool {
         match self.phase {
             Phase::Receiving if self.is_half_open => self.give_way(core),
-            Phase::Receiving if self.reporting.is_silent() && self.flow.is_none() => {
+            Phase::Receiving if self.is_unclaimed() && self.flow.is_none() => {
                 core.user.indicate(Indication::Displaced(self.peer.session));
                 self.is_displaced = true;
                 self.discard(core);

@@ -152,10 +152,10 @@ impl Receiver {
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
         // From now on a later run may receive segments of the session again without harm.
-        self.record.remove(core, self.base.seat.handle, self.peer.session);
         if self.sink.file().is_some() {
             records::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());
         }
+        self.record.remove(core, self.base.seat.handle, self.peer.session);
         self.safe(core);
         core.shared.places.include(self.base.seat.handle);
         self.phase = Phase::Telling;

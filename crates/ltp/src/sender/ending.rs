@@ -56,7 +56,7 @@ impl Sender {
     pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
         let reason = failure.reason;
         let silent = match self.phase {
-            Phase::Opening => true,
+            Phase::Opening => !self.is_resumed,
             Phase::Sending => self.source.as_ref().is_none_or(|source| source.sent() == 0),
             Phase::Closing | Phase::Cancelling { .. } | Phase::Done => return,
         };

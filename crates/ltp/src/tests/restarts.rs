@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::world::{World, content, lose_numbers, lose_one_in, name};
-use crate::segment::{Body, CancelReason, End, Segment};
+use crate::segment::{Body, CancelReason, Checkpoint, Data, DataKind, End, Segment, SessionId};
 use crate::{Config, Indication, Limits, Node, Red, Remote, Timer};
 
 const SIZE: usize = 2500;
@@ -88,6 +88,30 @@ fn a_session_whose_data_is_lost_is_cancelled() {
     assert_eq!(world.sides[RECEIVER].store.records().count(), 0);
 }
 
+/// A flood takes the place of a session that a restarted receiver continued: what its former run
+/// claimed is lost, so the sender must not take the block for delivered.
+#[test]
+fn a_displaced_session_of_an_earlier_run_is_refused() {
+    let file = content(SIZE);
+    let (mut world, config) = claimed_in_part(&file);
+    let limits = Limits { sessions: 8, ..Limits::default() };
+    restart(&mut world, &Config { limits, ..config }, Duration::from_millis(35));
+    for number in 0..2_000 {
+        let id = SessionId { originator: 1, number: 5_000 + number };
+        for offset in [0, 100, 200] {
+            let checkpoint = Some(Checkpoint { serial: 7, report: 0 });
+            let kind = DataKind::Checkpoint;
+            let data = Data { kind, service: 1, offset, checkpoint, data: &[0; 100] };
+            let segment = Segment::new(id, Body::Data(data));
+            world.hear(RECEIVER, &segment.to_vec().expect("a segment"));
+        }
+    }
+    world.run();
+    let copy = world.sides[RECEIVER].store.get(&name("copy"));
+    let sender = world.finished(SENDER).expect("it ended");
+    assert!(sender.result.is_err() || copy == Some(&file[..]), "{:?}", sender.result);
+}
+
 /// The record of a session is damaged: nothing tells what was claimed.
 #[test]
 fn a_session_without_its_record_is_cancelled() {
@@ -144,17 +168,21 @@ fn a_restarted_sender_sends_only_what_is_missing() {
 
 #[test]
 fn a_changed_file_is_not_sent_on() {
-    let file = content(SIZE);
+    const LONG: usize = 200_000;
+    let file = content(LONG);
     let mut world = World::with(&config());
     world.send(&file, Red::All);
-    world.run_until(Time::ZERO + Duration::from_millis(1));
-    world.sides[SENDER].store.insert(name("source"), content(SIZE + 1));
+    world.run_until(Time::ZERO + Duration::from_millis(50));
+    world.sides[SENDER].store.insert(name("source"), content(LONG + 1));
     restart_side(&mut world, &config(), SENDER, 7);
     world.run();
     let sender = world.finished(SENDER).expect("it ended");
     let failure = sender.result.expect_err("it is another file");
     assert_eq!((failure.by, failure.reason), (End::Sender, CancelReason::System));
     assert_eq!(world.sides[SENDER].store.records().count(), 0);
+    let receiver = world.finished(RECEIVER).expect("it was notified");
+    assert_eq!(receiver.result.map_err(|failure| failure.by), Err(End::Sender));
+    assert_eq!(world.sides[RECEIVER].store.names(Area::Spool).count(), 0);
 }
 
 #[test]

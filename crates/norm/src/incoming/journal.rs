@@ -83,14 +83,13 @@ impl Incoming {
     /// Resumes what an earlier session received, if there is any.
     pub(super) fn resume(&mut self, core: &mut Core) {
         let Some(of) = self.description().filter(|_| core.config.journal.enabled) else { return };
-        let resumes = self.former.is_some();
-        if core.partials.is_stored(&of, resumes) {
+        if core.partials.is_stored(&of, self.former) {
             self.skip(core);
         }
         if !self.is_fresh(core) {
             return;
         }
-        let found = core.partials.take(&of, resumes);
+        let found = core.partials.take(&of, self.former.is_some());
         if let (Some((number, partial)), Kind::Blocks(blocks)) = (found, &mut self.kind) {
             blocks.resume(core, number, partial);
             // The next record has the session of this object.

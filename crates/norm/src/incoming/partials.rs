@@ -239,9 +239,9 @@ impl Partials {
         ahead.filter(|ahead| *ahead < 0x8000).max().unwrap_or(0).min(BACK_MAX).into()
     }
 
-    /// Whether a file was stored as this object, or as one that it `resumes`.
-    pub(super) fn is_stored(&self, of: &Description, resumes: bool) -> bool {
-        self.stored.has(&of.identity, of.origin, resumes)
+    /// Whether a file was stored as this object, or as one of its sender's `former` instance.
+    pub(super) fn is_stored(&self, of: &Description, former: Option<u16>) -> bool {
+        self.stored.has(&of.identity, of.origin, former)
     }
 }
 

@@ -11,70 +11,85 @@ use super::identity::{Identity, Origin, VERSION};
 /// Maximum number of files.
 const FILES_MAX: usize = 256;
 
-/// In place of the key of a file: the session began with this object.
-const SESSION: u64 = 0;
+/// Maximum number of sessions.
+const SESSIONS_MAX: usize = 32;
 
-/// Files that were stored last, by their keys, with the sessions that sent them.
+/// Files that were stored last.
 #[derive(Debug, Default)]
-pub(super) struct Stored(VecDeque<(u64, Origin)>);
+pub(super) struct Stored {
+    /// Files by their keys, with the objects that they were.
+    files: VecDeque<(u64, Origin)>,
+    /// First objects of sessions.
+    sessions: VecDeque<Origin>,
+}
 
 impl Stored {
     /// Adds the first object of a session, so that a receiver that restarts knows where it began.
     pub(super) fn add_session(&mut self, first: Origin) {
-        self.push(SESSION, first);
+        self.sessions.retain(|other| other.ahead(first).is_none());
+        self.sessions.push_back(first);
+        if self.sessions.len() > SESSIONS_MAX {
+            self.sessions.pop_front();
+        }
     }
 
     /// Adds a file.
     pub(super) fn add(&mut self, identity: &Identity, origin: Origin) {
         let key = identity.key();
-        self.0.retain(|(other, _)| *other != key);
-        self.push(key, origin);
-    }
-
-    fn push(&mut self, key: u64, origin: Origin) {
-        self.0.push_back((key, origin));
-        if self.0.len() > FILES_MAX {
-            self.0.pop_front();
+        self.files.retain(|(other, _)| *other != key);
+        self.files.push_back((key, origin));
+        if self.files.len() > FILES_MAX {
+            self.files.pop_front();
         }
     }
 
-    /// Whether a file was stored: as the same object, or as one of another session if that
-    /// `resumes`.
-    pub(super) fn has(&self, identity: &Identity, origin: Origin, resumes: bool) -> bool {
+    /// Whether a file was stored: as the same object, or as one of the `former` session of its
+    /// sender.
+    pub(super) fn has(&self, identity: &Identity, origin: Origin, former: Option<u16>) -> bool {
         let key = identity.key();
-        self.0.iter().any(|(other, from)| *other == key && (resumes || *from == origin))
+        self.files.iter().any(|(other, from)| {
+            let is_former = from.node == origin.node && former == Some(from.instance);
+            *other == key && (is_former || *from == origin)
+        })
     }
 
     /// Objects of these files, and the first ones of sessions.
     pub(super) fn origins(&self) -> impl Iterator<Item = Origin> + '_ {
-        self.0.iter().map(|(_, origin)| *origin)
+        self.files.iter().map(|(_, origin)| *origin).chain(self.sessions.iter().copied())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty() && self.sessions.is_empty()
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.0.len() * size_of::<(u64, Origin)>()
+        let files = self.files.len() * size_of::<(u64, Origin)>();
+        files + self.sessions.len() * size_of::<Origin>()
     }
 
     pub(super) fn encode(&self) -> Bytes {
         let mut out = Writer::new(VERSION);
-        for (key, origin) in &self.0 {
+        out.count(self.files.len());
+        for (key, origin) in &self.files {
             out.u64(*key);
             origin.encode(&mut out);
         }
+        self.sessions.iter().for_each(|first| first.encode(&mut out));
         out.finish()
     }
 
     /// Decodes a record; `None` if it is invalid or damaged.
     pub(super) fn decode(record: &Bytes) -> Option<Self> {
         let mut fields = Reader::new(VERSION, record)?;
-        let mut files = VecDeque::new();
-        while !fields.is_empty() {
+        let (mut files, mut sessions) = (VecDeque::new(), VecDeque::new());
+        for _ in 0..fields.u32()? {
             files.push_back((fields.u64()?, Origin::read(&mut fields)?));
         }
-        (files.len() <= FILES_MAX).then_some(Self(files))
+        while !fields.is_empty() {
+            sessions.push_back(Origin::read(&mut fields)?);
+        }
+        let is_bounded = files.len() <= FILES_MAX && sessions.len() <= SESSIONS_MAX;
+        is_bounded.then_some(Self { files, sessions })
     }
 }
 
@@ -95,11 +110,15 @@ mod tests {
         };
         let mut stored = Stored::default();
         (0..300).for_each(|n| stored.add(&identity(n), origin(n as u16)));
+        let session = |instance| Origin { node: NodeId(8), instance, number: 0 };
+        (0..100).for_each(|n| stored.add_session(session(n / 2)));
         let stored = Stored::decode(&stored.encode()).expect("it is sound");
-        assert!(stored.has(&identity(299), origin(299), false));
-        assert!(!stored.has(&identity(299), origin(298), false), "another object");
-        assert!(stored.has(&identity(299), origin(1), true));
-        assert!(!stored.has(&identity(43), origin(43), true), "forgotten");
-        assert_eq!(stored.origins().count(), FILES_MAX);
+        let now = Origin { instance: 4, number: 0, ..origin(0) };
+        assert!(stored.has(&identity(299), origin(299), None));
+        assert!(!stored.has(&identity(299), origin(298), None), "another object");
+        assert!(stored.has(&identity(299), now, Some(3)));
+        assert!(!stored.has(&identity(299), now, Some(2)), "of another session");
+        assert!(!stored.has(&identity(43), origin(43), Some(3)), "forgotten");
+        assert_eq!(stored.origins().count(), FILES_MAX + SESSIONS_MAX);
     }
 }

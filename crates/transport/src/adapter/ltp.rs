@@ -151,7 +151,7 @@ impl Configuration for ltp::Config {
     }
 
     fn resumes(&self) -> bool {
-        self.journal && self.transport.is_none()
+        self.journal && self.transport.is_none() && self.format == ltp::Format::Described
     }
 
     fn peer_ports(&self) -> usize {
@@ -276,7 +276,7 @@ impl Transport for LtpTransport {
     fn counters(&self) -> Counters {
         let stats = self.node.stats();
         let datagrams = Some((stats.sent.total(), stats.received.total()));
-        Counters { datagrams, ..Counters::default() }
+        Counters { datagrams, repair_bytes: Some(stats.repair_bytes), ..Counters::default() }
     }
 
     fn silence(&self) -> Option<Duration> {

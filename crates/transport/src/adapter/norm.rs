@@ -345,7 +345,9 @@ impl Transport for NormTransport {
 
     fn counters(&self) -> Counters {
         let stats = self.node.stats();
+        let is_coded = self.node.config().sender.has_long_blocks();
         Counters {
+            repair_bytes: (!is_coded).then_some(stats.repair_bytes),
             datagrams: Some((stats.sent.total(), stats.received.total())),
             repairs: Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks)),
             ..Counters::default()

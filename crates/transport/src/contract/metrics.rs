@@ -10,6 +10,9 @@ pub struct Counters {
     pub datagrams: Option<(u64, u64)>,
     /// Segments retransmitted or sent as parity to repair losses, and its requests for repairs.
     pub repairs: Option<(u64, u64)>,
+    /// Bytes of files retransmitted, if everything counts as such that an earlier process began to
+    /// send.
+    pub repair_bytes: Option<u64>,
     /// Times for which the peers' receive windows and its send buffers blocked its connections.
     pub buffers: Option<BufferLimits>,
     /// Counters of its bundle node.

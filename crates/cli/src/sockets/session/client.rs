@@ -12,6 +12,7 @@ use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use transport::contract::Directories;
+use transport::protocol::Kind;
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Reception, Role, SendRequest, TransferId, Transport};
 use ut::Receives;
@@ -448,7 +449,8 @@ impl Client {
         self.bar.clear();
         let id = &ended.id;
         let whole = ended.size.saturating_sub(ended.resumed.max(self.had.unwrap_or(0)));
-        let moved = self.moved_by_entity(transport);
+        let resent = self.resent(transport).map(|resent| resent.min(ended.size));
+        let moved = self.moved_by_entity(transport).or(resent);
         let moved = moved.unwrap_or(if ended.is_success() { whole } else { self.moved });
         let measures = Measures {
             peer: self.ends.peer_address(),
@@ -516,10 +518,11 @@ impl Client {
         let transfers = transport.transfers();
         let known = transfers.iter().find(|report| self.active() == Some(&report.id));
         let Some(report) = known.or(transfers.first()) else { return };
-        self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
-        let had = report.confirmed.unwrap_or(report.bytes);
-        if self.resumed && self.had.is_none() && had > 0 {
-            self.had = Some(had);
+        let resent = self.resent(transport);
+        let sent = resent.unwrap_or(report.bytes);
+        self.moved = self.moved_by_entity(transport).unwrap_or(sent);
+        if self.resumed && resent.is_none() && self.had.is_none() && report.bytes > 0 {
+            self.had = Some(report.bytes);
         }
         let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
         let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
@@ -527,7 +530,7 @@ impl Client {
         self.bar.show(
             now,
             &Shown {
-                moved: report.bytes,
+                moved: sent,
                 confirmed: report.confirmed,
                 here: self.moved,
                 wait: wait.filter(|_| !self.resumed),
@@ -547,6 +550,11 @@ impl Client {
         self.wish.put()?;
         let stats = transport.cfdp()?.entity().stats();
         Some(stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 })
+    }
+
+    /// Bytes that this process has sent of a file that an earlier one began to send.
+    fn resent(&self, transport: &dyn Transport) -> Option<u64> {
+        transport.counters().repair_bytes.filter(|_| self.resumed)
     }
 
     /// Whether the peer replies to what is sent.
@@ -569,10 +577,11 @@ impl Client {
         self.active().filter(|_| !self.keeps_records).cloned()
     }
 
-    /// Clause about running the same command again. A CFDP transaction that has ended (`is_over`)
-    /// cannot be resumed.
+    /// Clause about running the same command again. A CFDP transaction or LTP session that has ended
+    /// (`is_over`) cannot be resumed.
     fn next(&self, is_over: bool) -> &'static str {
-        let resumes = self.resumes && !(is_over && self.wish.put().is_some());
+        let is_forgotten = self.wish.put().is_some() || self.options.protocol.kind == Kind::Ltp;
+        let resumes = self.resumes && !(is_over && is_forgotten);
         match self.wish {
             Wish::Send(_) | Wish::Get { .. } if resumes => "; the same command resumes",
             Wish::Send(_) | Wish::Get { .. } => "; the same command sends all of it again",
