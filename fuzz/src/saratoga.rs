@@ -98,7 +98,19 @@ impl Play for Saratoga {
                 let put = [Put::Push, Put::Ask, Put::Blind][usize::from(op % 8)];
                 let (name, stream) = (name.to_owned(), op & 32 != 0);
                 let source = source();
-                let _ = node.put(now, PutRequest { peer, source, name, put, delete, stream });
+                let _ = node.put(
+                    now,
+                    PutRequest {
+                        peer,
+                        source,
+                        name,
+                        put,
+                        delete,
+                        stream,
+                        session: None,
+                        resumes: false,
+                    },
+                );
             }
             3 | 4 => {
                 let (name, destination) = ("source".to_owned(), destination());
