@@ -12,7 +12,6 @@ use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use transport::contract::Directories;
-use transport::protocol::Kind;
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Reception, Role, SendRequest, TransferId, Transport};
 use ut::Receives;
@@ -580,7 +579,7 @@ impl Client {
     /// Clause about running the same command again. A CFDP transaction or LTP session that has ended
     /// (`is_over`) cannot be resumed.
     fn next(&self, is_over: bool) -> &'static str {
-        let is_forgotten = self.wish.put().is_some() || self.options.protocol.kind == Kind::Ltp;
+        let is_forgotten = self.wish.put().is_some() || self.options.protocol.kind.name() == "ltp";
         let resumes = self.resumes && !(is_over && is_forgotten);
         match self.wish {
             Wish::Send(_) | Wish::Get { .. } if resumes => "; the same command resumes",
