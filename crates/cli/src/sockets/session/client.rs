@@ -11,7 +11,7 @@ use cfdp::pdu::FileStatus;
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
-use transport::contract::Directories;
+use transport::contract::{Directories, Feature};
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Reception, Role, SendRequest, TransferId, Transport};
 use ut::Receives;
@@ -579,7 +579,8 @@ impl Client {
     /// Clause about running the same command again. A CFDP transaction or LTP session that has ended
     /// (`is_over`) cannot be resumed.
     fn next(&self, is_over: bool) -> &'static str {
-        let is_forgotten = self.wish.put().is_some() || self.options.protocol.kind.name() == "ltp";
+        // Receivers of groups keep what they have, so their senders do.
+        let is_forgotten = self.keeps_records && !self.options.protocol.kind.has(Feature::Groups);
         let resumes = self.resumes && !(is_over && is_forgotten);
         match self.wish {
             Wish::Send(_) | Wish::Get { .. } if resumes => "; the same command resumes",
