@@ -1,5 +1,7 @@
 //! Durability of received parts, for a layer that guarantees the data it delivers.
 
+use engine::Time;
+
 use crate::pdu::TransactionId;
 
 use super::{Entity, Transaction};
@@ -50,12 +52,12 @@ impl Entity {
 
     /// Saves the progress of a reception without waiting for the [journal](super::JournalPolicy)'s
     /// next time.
-    pub fn keep(&mut self, id: TransactionId) {
+    pub fn keep(&mut self, now: Time, id: TransactionId) {
         let handle = self.by_id.get(&id);
         if let Some(Transaction::Receiver(receiver)) =
             handle.and_then(|handle| self.slots.get_mut(*handle))
         {
-            receiver.keep(&mut self.core);
+            receiver.keep(&mut self.core, now);
         }
     }
 }

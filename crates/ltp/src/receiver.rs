@@ -18,7 +18,7 @@ mod sink;
 use bytes::Bytes;
 use engine::{Completion, EffectError, Time};
 use session::Base;
-use session::delivery::{Delivery, SaveInterval};
+use session::delivery::Delivery;
 use session::path::{Burst, Class, Turn};
 use session::ranges::Ranges;
 
@@ -60,7 +60,6 @@ pub(crate) struct Receiver {
     is_safe: bool,
     cancel_ack_due: bool,
     record: Record,
-    saves: SaveInterval,
     /// Time of the last save, or of the first data.
     saved_at: Time,
     /// Whether it continues one of an earlier run.
@@ -141,7 +140,6 @@ impl Receiver {
             is_safe: false,
             cancel_ack_due: false,
             record: Record::default(),
-            saves: SaveInterval::default(),
             saved_at: core.now,
             is_resumed: false,
             is_half_open: false,
@@ -444,7 +442,8 @@ impl Receiver {
             (job, answer) => {
                 let Some(delivery) = self.sink.delivery_mut() else { return };
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-                let event = delivery.on_done(shared, handle, &mut self.ranges, &job, answer);
+                let ranges = &mut self.ranges;
+                let event = delivery.on_done(shared, handle, now, ranges, &job, answer);
                 if let Some(event) = event.filter(|_| !is_over) {
                     self.on_delivery(core, now, &event);
                 }

@@ -23,6 +23,13 @@ use crate::storage::{JournalPolicy, Storage};
 use crate::sum::{Sum, Value};
 use crate::{Alarm, Job, Seat, Shared, StoreRefusal};
 
+/// Part of the configured interval after which a fast store saves progress.
+const FAST: u32 = 8;
+
+/// Interval between two saves as a multiple of the time that a save takes: at most a sixteenth of
+/// the time is spent on saves.
+const SPARE: u32 = 16;
+
 /// File that arrives.
 #[derive(Debug)]
 pub struct Delivery {
@@ -33,14 +40,23 @@ pub struct Delivery {
     step: Step,
     /// Parts that were saved.
     safe: Ranges,
-    /// Parts being synced, to be safe next.
-    syncing: Option<Ranges>,
+    save: Option<Save>,
+    /// Time that the last save took.
+    save_took: Duration,
     /// Pending syncs.
     syncs: u32,
     /// Bytes covered at the last save.
     covered: u64,
     /// Whether an earlier run was renaming the file, and perhaps did.
     was_installing: bool,
+}
+
+/// Save under way.
+#[derive(Debug)]
+struct Save {
+    /// Parts being synced, to be safe next.
+    parts: Ranges,
+    began: Time,
 }
 
 /// Step of a delivery.
@@ -89,7 +105,8 @@ impl Delivery {
             record: Slot::default(),
             step: Step::Receiving,
             safe: Ranges::new(),
-            syncing: None,
+            save: None,
+            save_took: Duration::ZERO,
             syncs: 0,
             covered: 0,
             was_installing: false,
@@ -130,7 +147,7 @@ impl Delivery {
 
     /// Bytes of memory held, except for file data.
     pub fn memory(&self) -> usize {
-        let syncing = self.syncing.as_ref().map_or(0, Ranges::len);
+        let syncing = self.save.as_ref().map_or(0, |save| save.parts.len());
         (self.safe.len() + syncing) * 2 * size_of::<u64>()
     }
 
@@ -161,6 +178,12 @@ impl Delivery {
         true
     }
 
+    /// Time from new data to the next save. A save costs little if the store is fast, and each byte
+    /// that arrives after the last one is sent again after a crash.
+    pub fn save_wait(&self, policy: JournalPolicy) -> Duration {
+        (self.save_took * SPARE).clamp(policy.interval / FAST, policy.interval)
+    }
+
     /// Whether there is enough new data for a save.
     pub fn is_save_due(&self, ranges: &Ranges, policy: JournalPolicy) -> bool {
         ranges.covered().saturating_sub(self.covered) >= policy.bytes
@@ -173,7 +196,7 @@ impl Delivery {
 
     /// Whether parts are being synced, to be safe next.
     pub fn is_saving(&self) -> bool {
-        self.syncing.is_some()
+        self.save.is_some()
     }
 
     /// Counts the present parts as saved.
@@ -182,11 +205,17 @@ impl Delivery {
     }
 
     /// Syncs the written parts; [`Event::Saved`] follows. Returns `false` if there is no open file.
-    pub fn save(&mut self, storage: &mut impl Storage, handle: Handle, ranges: &Ranges) -> bool {
+    pub fn save(
+        &mut self,
+        storage: &mut impl Storage,
+        handle: Handle,
+        now: Time,
+        ranges: &Ranges,
+    ) -> bool {
         self.count_saved(ranges);
         self.spool.flush(storage, handle);
         if self.spool.file().is_some() && !self.is_saving() {
-            self.syncing = Some(ranges.clone());
+            self.save = Some(Save { parts: ranges.clone(), began: now });
             self.sync_written(storage, handle);
         }
         self.spool.file().is_some()
@@ -269,6 +298,7 @@ impl Delivery {
         &mut self,
         shared: &mut Shared<A, J>,
         handle: Handle,
+        now: Time,
         ranges: &mut Ranges,
         job: &Job<J>,
         result: Result<Completion, EffectError>,
@@ -286,7 +316,7 @@ impl Delivery {
                 let read = self.spool.read_done(*offset, *len, bytes);
                 Some(read.map_or(Event::Failed(StoreRefusal::Failed), |()| Event::Summed))
             }
-            (Job::Sync, Ok(_)) => self.on_synced(),
+            (Job::Sync, Ok(_)) => self.on_synced(now),
             (Job::Install, Ok(_)) => Some(Event::Installed),
             (Job::Install, Err(EffectError::NotFound)) if self.was_installing => {
                 Some(Event::Installed)
@@ -321,15 +351,16 @@ impl Delivery {
         Some(Event::Opened)
     }
 
-    fn on_synced(&mut self) -> Option<Event> {
+    fn on_synced(&mut self, now: Time) -> Option<Event> {
         self.syncs = self.syncs.saturating_sub(1);
         if self.syncs > 0 {
             return None;
         }
-        let synced = self.syncing.take();
+        let save = self.save.take();
         match self.step {
             Step::Receiving => {
-                self.safe = synced?;
+                let Save { parts, began } = save?;
+                (self.safe, self.save_took) = (parts, now.since(began));
                 Some(Event::Saved)
             }
             Step::Syncing => {
@@ -340,37 +371,5 @@ impl Delivery {
                 None
             }
         }
-    }
-}
-
-/// Part of the configured interval after which a fast store saves progress.
-const FAST: u32 = 8;
-
-/// Interval between two saves as a multiple of the time that a save takes: at most a sixteenth of
-/// the time is spent on saves.
-const SPARE: u32 = 16;
-
-/// Interval between saves. A save costs little if the store is fast, and each byte that arrives
-/// after the last one is sent again after a crash.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SaveInterval {
-    began: Option<Time>,
-    took: Duration,
-}
-
-impl SaveInterval {
-    /// Notes the beginning of a save.
-    pub fn begin(&mut self, now: Time) {
-        self.began.get_or_insert(now);
-    }
-
-    /// Notes that data is saved ([`Event::Saved`]).
-    pub fn end(&mut self, now: Time) {
-        self.took = self.began.take().map_or(self.took, |began| now.since(began));
-    }
-
-    /// Time from new data to the next save.
-    pub fn wait(&self, policy: JournalPolicy) -> Duration {
-        (self.took * SPARE).clamp(policy.interval / FAST, policy.interval)
     }
 }

@@ -321,7 +321,7 @@ impl<B: Below> LayeredEntity<B> {
         let Step::Keeping(parts) = &mut held.step else { return };
         let entity = &mut self.entity;
         parts.retain(|(id, part)| entity.keeping(*id, *part) == Keeping::Taken);
-        parts.iter().for_each(|(id, _)| entity.keep(*id));
+        parts.iter().for_each(|(id, _)| entity.keep(now, *id));
         let is_safe = parts.is_empty();
         self.pass_effects();
         if is_safe {

@@ -405,18 +405,19 @@ impl Receiver {
     }
 
     /// Saves the state of the transaction, with the last progress known to be synced.
-    pub(super) fn save(&mut self, core: &mut Core) {
+    pub(super) fn save(&mut self, core: &mut Core, now: Time) {
         if !self.record.restoring {
-            self.save_progress(core);
+            self.save_progress(core, now);
         }
     }
 
     /// Syncs written data, and then saves the progress.
-    pub(super) fn save_progress(&mut self, core: &mut Core) {
+    pub(super) fn save_progress(&mut self, core: &mut Core, now: Time) {
         if !core.config.journal.enabled {
             return;
         }
-        if !self.delivery.save(&mut core.shared, self.base.seat.handle, &self.ranges) {
+        let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+        if !self.delivery.save(shared, handle, now, &self.ranges) {
             self.put_record(core);
         }
     }

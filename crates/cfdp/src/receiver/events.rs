@@ -71,7 +71,7 @@ impl Receiver {
             }
         }
         self.open_file(core);
-        self.save(core);
+        self.save(core, now);
         if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
             self.nak.round = Round::Idle;
         }
@@ -215,7 +215,7 @@ impl Receiver {
         }
         self.check_complete(core, now);
         if self.phase == Phase::Receiving {
-            self.save(core);
+            self.save(core, now);
             if self.base.acknowledged() {
                 self.ask_after_eof(core, now);
             } else {
@@ -280,7 +280,8 @@ impl Receiver {
             | Job::Forget
             | Job::Own(Task::Load | Task::Sequence(_) | Task::Operation(_)) => {
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-                let event = self.delivery.on_done(shared, handle, &mut self.ranges, &job, answer);
+                let ranges = &mut self.ranges;
+                let event = self.delivery.on_done(shared, handle, now, ranges, &job, answer);
                 if let Some(event) = event {
                     self.on_delivery(core, now, &event);
                 }
@@ -297,10 +298,7 @@ impl Receiver {
                 }
             }
             Event::Summed => self.summed_up(core, now),
-            Event::Saved => {
-                self.record.saves.end(now);
-                self.put_record(core);
-            }
+            Event::Saved => self.put_record(core),
             Event::Stored => self.stored(core, now),
             Event::Installed => self.installed(core, now),
             Event::NotInstalled(reason) => self.not_installed(core, now, *reason),
@@ -338,8 +336,7 @@ impl Receiver {
                 if self.phase == Phase::Receiving {
                     // An idle reception needs no saving; the next data arms the timer again.
                     self.record.alarmed = false;
-                    self.record.saves.begin(now);
-                    self.save_progress(core);
+                    self.save_progress(core, now);
                 }
             }
             Alarm::Probe | Alarm::Prompt | Alarm::Progress | Alarm::Window => {}

@@ -1,5 +1,6 @@
 //! Durability of a reception.
 
+use engine::Time;
 use session::ranges::Ranges;
 
 use super::super::core::Core;
@@ -28,13 +29,13 @@ impl Receiver {
     }
 
     /// Saves the progress now, unless that is under way or there is nothing new to save.
-    pub(crate) fn keep(&mut self, core: &mut Core) {
+    pub(crate) fn keep(&mut self, core: &mut Core, now: Time) {
         let (delivery, submitted) = (&self.delivery, &self.record.submitted);
         let is_saving = delivery.is_saving() || delivery.record.is_busy();
         let is_new =
             delivery.spool.file().is_some() && submitted.ranges.covered() < self.ranges.covered();
         if self.phase == Phase::Receiving && !is_saving && is_new {
-            self.save_progress(core);
+            self.save_progress(core, now);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{FileName, Time};
-use session::delivery::{Delivery, SaveInterval};
+use session::delivery::Delivery;
 use session::path::{Burst, Class, Turn};
 use session::ranges::Ranges;
 use session::timer::{TICK, Timer};
@@ -129,8 +129,6 @@ struct Record {
     restoring: bool,
     /// Whether the timer that saves the progress is armed.
     alarmed: bool,
-    /// Interval between saves.
-    saves: SaveInterval,
     /// Content of the last record given to the store.
     submitted: Recorded,
     /// Content of the record known to be stored.
@@ -419,11 +417,10 @@ impl Receiver {
             self.check_complete(core, now);
         } else if core.config.journal.enabled {
             if self.delivery.is_save_due(&self.ranges, core.config.journal) {
-                self.record.saves.begin(now);
-                self.save_progress(core);
+                self.save_progress(core, now);
             } else if !self.record.alarmed {
                 self.record.alarmed = true;
-                let interval = self.record.saves.wait(core.config.journal).max(TICK);
+                let interval = self.delivery.save_wait(core.config.journal).max(TICK);
                 self.base.alarm(core, Alarm::Journal, now + interval);
             }
         }

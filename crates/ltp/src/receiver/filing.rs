@@ -88,7 +88,8 @@ impl Receiver {
     pub(super) fn save(&mut self, core: &mut Core) {
         let delivery = self.sink.delivery_mut();
         if let Some(delivery) = delivery.filter(|delivery| !delivery.is_saving()) {
-            delivery.save(&mut core.shared, self.base.seat.handle, &self.ranges);
+            let handle = self.base.seat.handle;
+            delivery.save(&mut core.shared, handle, core.now, &self.ranges);
         }
     }
 

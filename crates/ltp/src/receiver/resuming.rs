@@ -142,7 +142,6 @@ impl Receiver {
         match &self.sink {
             Sink::File(filing) if self.can_resume(core) => {
                 if filing.delivery.spool.is_started() {
-                    self.saves.begin(core.now);
                     self.saved_at = core.now;
                     self.save(core);
                 } else if self.ranges.iter().eq(filing.described()) {
@@ -158,8 +157,11 @@ impl Receiver {
 
     /// Saves data that arrived some time ago: less has to be sent again after a restart.
     pub(super) fn save_in_time(&mut self, core: &mut Core) {
-        let is_due = core.now >= self.saved_at + self.saves.wait(JournalPolicy::default());
-        if is_due && self.can_resume(core) && self.sink.open_file().is_some() {
+        let Some(delivery) = self.sink.delivery().filter(|it| it.spool.file().is_some()) else {
+            return;
+        };
+        let is_due = core.now >= self.saved_at + delivery.save_wait(JournalPolicy::default());
+        if is_due && self.can_resume(core) {
             self.record_parts(core);
         }
     }
@@ -172,7 +174,6 @@ impl Receiver {
 
     /// Continues when the parts being saved are stored.
     pub(super) fn saved(&mut self, core: &mut Core) {
-        self.saves.end(core.now);
         match self.sink.delivery().map(|delivery| delivery.safe().clone()) {
             Some(parts) if core.config.journal && self.can_resume(core) => {
                 self.put_record(core, parts, false);

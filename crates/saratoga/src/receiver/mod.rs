@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
 use session::allowance::Allowance;
-use session::delivery::{Delivery, Event, SaveInterval};
+use session::delivery::{Delivery, Event};
 use session::path::{Burst, Class, Turn};
 use session::{Base, StoreRefusal};
 
@@ -59,7 +59,6 @@ pub(crate) struct Receiver {
     has_data: bool,
     extent: Extent,
     delivery: Delivery,
-    saves: SaveInterval,
     /// Number of the session's record and working file.
     number: u32,
     /// Bytes received by an earlier session.
@@ -112,7 +111,6 @@ impl Receiver {
             has_data: false,
             extent: Extent::new(),
             delivery: Delivery::new(spool_name(number)),
-            saves: SaveInterval::default(),
             number,
             resumed: 0,
             reports: Reports::new(asking),
@@ -429,7 +427,7 @@ impl Receiver {
             if self.delivery.is_save_due(&self.extent.ranges, policy) {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
-                let wait = self.saves.wait(policy);
+                let wait = self.delivery.save_wait(policy);
                 self.base.alarm(&mut core.shared, Alarm::Save, now, wait);
             }
         }
@@ -440,8 +438,7 @@ impl Receiver {
         let can_go_on = self.description.as_ref().is_some_and(|description| description.can_go_on);
         let ranges = &self.extent.ranges;
         if can_go_on && !self.delivery.is_saving() && !self.delivery.is_saved(ranges) {
-            self.saves.begin(core.now);
-            self.delivery.save(&mut core.shared, self.base.seat.handle, ranges);
+            self.delivery.save(&mut core.shared, self.base.seat.handle, core.now, ranges);
         }
     }
 
@@ -585,7 +582,7 @@ impl Receiver {
             (job, answer) => {
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);
                 let ranges = &mut self.extent.ranges;
-                let event = self.delivery.on_done(shared, handle, ranges, &job, answer);
+                let event = self.delivery.on_done(shared, handle, now, ranges, &job, answer);
                 if let Some(event) = event.filter(|_| !is_over) {
                     self.on_delivery(core, now, &event);
                 }
@@ -597,10 +594,7 @@ impl Receiver {
         match event {
             Event::Opened => self.check_complete(core, now),
             Event::Summed => self.summed_up(core, now),
-            Event::Saved => {
-                self.saves.end(now);
-                self.put_record(core);
-            }
+            Event::Saved => self.put_record(core),
             Event::Stored => self.install(core),
             Event::Installed => self.installed(core, now),
             Event::NotInstalled(cause) | Event::Failed(cause) => {

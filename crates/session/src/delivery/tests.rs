@@ -186,7 +186,7 @@ impl Toy {
         assert!(self.delivery.append(shared, &self.seat, ranges, start, data));
         let policy = JournalPolicy { bytes: 2 * PIECE, ..JournalPolicy::default() };
         if self.delivery.is_save_due(&self.ranges, policy) {
-            self.delivery.save(&mut self.shared, self.seat.handle, &self.ranges);
+            self.delivery.save(&mut self.shared, self.seat.handle, Time::ZERO, &self.ranges);
         }
         self.check();
     }
@@ -224,7 +224,8 @@ impl Toy {
             }
             return;
         }
-        match self.delivery.on_done(shared, handle, &mut self.ranges, &job, result) {
+        let ranges = &mut self.ranges;
+        match self.delivery.on_done(shared, handle, Time::ZERO, ranges, &job, result) {
             Some(Event::Opened | Event::Summed) => self.check(),
             Some(Event::Saved) => self.put_record(),
             Some(Event::Stored) if self.records_stored => self.put_record(),
