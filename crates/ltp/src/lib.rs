@@ -463,10 +463,10 @@ impl Node {
             let (max, left) = (self.core.config.limits.closed, Left::Safe(red));
             self.closed.insert_within(max, id, Closed { peer: id.originator, left });
         }
-        for (id, record) in records::receptions(&records) {
+        for (id, record) in records::of_sessions(&records, SPOOL_PREFIX) {
             self.resume_receiving(id, record);
         }
-        for (id, record) in records::sendings(&records) {
+        for (id, record) in records::of_sessions(&records, records::SENT_PREFIX) {
             self.resume_sending(id, record);
         }
         self.restore_kept(self.core.now, &records);

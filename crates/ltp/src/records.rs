@@ -30,7 +30,7 @@ pub const RECORD_PREFIX: &str = "ltp";
 const DONE_PREFIX: &str = "ltpd-";
 
 /// Prefix of the keys of records of files being sent.
-const SENT_PREFIX: &str = "ltps-";
+pub(crate) const SENT_PREFIX: &str = "ltps-";
 
 /// Records that the file of a session is complete.
 pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
@@ -38,23 +38,21 @@ pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
         return;
     }
     let (value, oldest) = core.done.add(id, red, core.config.limits.closed);
-    let request = IndexRequest::Put { key: done_key(id), value };
+    let request = IndexRequest::Put { key: key(DONE_PREFIX, id), value };
     core.shared.index(Handle::NOBODY, Job::Forget, request);
     remove_done(core, oldest);
 }
 
 fn remove_done(core: &mut Core, sessions: impl IntoIterator<Item = SessionId>) {
     for id in sessions {
-        remove(core, done_key(id));
+        remove(core, key(DONE_PREFIX, id));
     }
 }
 
 /// Sessions whose files earlier runs received, oldest first, with the lengths of their red parts.
 pub(crate) fn restore_done(core: &mut Core, records: &[(String, Bytes)]) -> Vec<(SessionId, u64)> {
-    let of_sessions = records
-        .iter()
-        .filter_map(|(key, value)| Some((session(key.strip_prefix(DONE_PREFIX)?)?, value)));
-    let (done, surplus) = core.done.restore(of_sessions, core.config.limits.closed);
+    let of_files = of_sessions(records, DONE_PREFIX);
+    let (done, surplus) = core.done.restore(of_files, core.config.limits.closed);
     remove_done(core, surplus);
     done
 }
@@ -88,30 +86,24 @@ impl Lost {
         if self.sessions.len() > core.config.limits.closed
             && let Some((oldest, ())) = self.sessions.forget_oldest()
         {
-            remove(core, key(oldest));
+            remove(core, reception_key(oldest));
         }
     }
 
     /// Forgets a session that has ended, or is lost for its sender.
     pub(crate) fn settled(&mut self, core: &mut Core, id: SessionId) {
         if self.sessions.forget(&id).is_some() {
-            remove(core, key(id));
+            remove(core, reception_key(id));
         }
     }
 }
 
-/// Sessions with records of receptions in part, and the records.
-pub(crate) fn receptions(
-    records: &[(String, Bytes)],
-) -> impl Iterator<Item = (SessionId, &Bytes)> + '_ {
-    records.iter().filter_map(|(key, value)| Some((id(key)?, value)))
-}
-
-/// Sessions with records of files being sent, and the records.
-pub(crate) fn sendings(
-    records: &[(String, Bytes)],
-) -> impl Iterator<Item = (SessionId, &Bytes)> + '_ {
-    let of_key = |key: &String| session(key.strip_prefix(SENT_PREFIX)?);
+/// Records whose keys begin with this prefix, and their sessions.
+pub(crate) fn of_sessions<'a>(
+    records: &'a [(String, Bytes)],
+    prefix: &'static str,
+) -> impl Iterator<Item = (SessionId, &'a Bytes)> {
+    let of_key = move |key: &str| session(key.strip_prefix(prefix)?);
     records.iter().filter_map(move |(key, value)| Some((of_key(key)?, value)))
 }
 
@@ -157,7 +149,7 @@ impl Record {
         value: Bytes,
     ) {
         self.next = parts;
-        let request = IndexRequest::Put { key: key(id), value };
+        let request = IndexRequest::Put { key: reception_key(id), value };
         self.slot.submit(&mut core.shared, handle, Job::Own(Task::Record), request);
     }
 
@@ -174,7 +166,7 @@ impl Record {
     pub(crate) fn remove(&mut self, core: &mut Core, handle: Handle, id: SessionId) {
         if self.is_busy() {
             // A write that ends later would bring the record back.
-            let request = IndexRequest::Remove { key: key(id) };
+            let request = IndexRequest::Remove { key: reception_key(id) };
             self.slot.submit(&mut core.shared, handle, Job::Own(Task::Record), request);
         } else if self.is_used() {
             forget_reception(core, id);
@@ -214,19 +206,19 @@ impl Sending {
 
     /// Records that a session sends this file.
     pub(crate) fn record(&self, core: &mut Core, id: SessionId) {
-        let request = IndexRequest::Put { key: sent_key(id), value: self.encode() };
+        let request = IndexRequest::Put { key: key(SENT_PREFIX, id), value: self.encode() };
         core.shared.index(Handle::NOBODY, Job::Forget, request);
     }
 }
 
 /// Forgets a reception.
 pub(crate) fn forget_reception(core: &mut Core, id: SessionId) {
-    remove(core, key(id));
+    remove(core, reception_key(id));
 }
 
 /// Forgets that a session sends a file.
 pub(crate) fn forget_sending(core: &mut Core, id: SessionId) {
-    remove(core, sent_key(id));
+    remove(core, key(SENT_PREFIX, id));
 }
 
 fn remove(core: &mut Core, key: String) {
@@ -235,26 +227,26 @@ fn remove(core: &mut Core, key: String) {
 
 /// Working file of a session.
 pub(crate) fn spool_name(id: SessionId) -> FileName {
-    FileName::spool(&key(id)).expect("letters, digits and dashes are a name")
+    spool_file(&reception_key(id))
 }
 
-fn key(id: SessionId) -> String {
-    format!("{SPOOL_PREFIX}{}-{}", id.originator, id.number)
+/// Working file that is named like its record, so that a file without a record is known to be
+/// useless.
+pub(crate) fn spool_file(key: &str) -> FileName {
+    FileName::spool(key).expect("letters, digits and dashes are a name")
 }
 
-fn done_key(id: SessionId) -> String {
-    format!("{DONE_PREFIX}{}-{}", id.originator, id.number)
+fn reception_key(id: SessionId) -> String {
+    key(SPOOL_PREFIX, id)
 }
 
-fn sent_key(id: SessionId) -> String {
-    format!("{SENT_PREFIX}{}-{}", id.originator, id.number)
+/// Key of a session's record of a kind.
+pub(crate) fn key(prefix: &str, id: SessionId) -> String {
+    format!("{prefix}{}-{}", id.originator, id.number)
 }
 
-fn id(key: &str) -> Option<SessionId> {
-    session(key.strip_prefix(SPOOL_PREFIX)?)
-}
-
-fn session(text: &str) -> Option<SessionId> {
+/// Session of a key without its prefix.
+pub(crate) fn session(text: &str) -> Option<SessionId> {
     let (originator, number) = text.split_once('-')?;
     Some(SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? })
 }

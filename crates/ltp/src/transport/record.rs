@@ -5,6 +5,7 @@ use engine::FileName;
 use session::record::{Reader, Writer};
 
 use super::flow::{Last, Shape, Stored};
+use crate::records;
 use crate::segment::ltpt::Transport;
 use crate::segment::{Extension, Extensions, SessionId};
 
@@ -33,8 +34,7 @@ pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
 
 /// Decodes a record, given its key; `None` if it is invalid or damaged.
 pub(crate) fn decode(key: &str, record: &Bytes) -> Option<(SessionId, Transport, Stored)> {
-    let (originator, number) = key.strip_prefix(SPOOL_PREFIX)?.split_once('-')?;
-    let session = SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? };
+    let session = records::session(key.strip_prefix(SPOOL_PREFIX)?)?;
     let mut fields = Reader::new(VERSION, record)?;
     let service = fields.u64()?;
     let (end, red, parts) = (fields.option()?, fields.u64()?, fields.ranges()?);
@@ -57,13 +57,12 @@ pub(crate) fn decode(key: &str, record: &Bytes) -> Option<(SessionId, Transport,
 
 /// Key of the record of a session's block.
 pub(crate) fn key(session: SessionId) -> String {
-    format!("{SPOOL_PREFIX}{}-{}", session.originator, session.number)
+    records::key(SPOOL_PREFIX, session)
 }
 
-/// Working file of a session's block. It is named like its record, so that a file without a record
-/// is known to be useless.
+/// Working file of a session's block.
 pub(crate) fn file(session: SessionId) -> FileName {
-    FileName::spool(&key(session)).expect("letters, digits and dashes are a name")
+    records::spool_file(&key(session))
 }
 
 #[cfg(test)]
