@@ -43,11 +43,11 @@ const ANNOUNCED: Duration = Duration::from_secs(5);
 
 /// Runs the job until it is done or given up.
 pub(crate) fn run(mut job: Job) -> Result<ExitCode> {
-    let Opened { mut runner, place, resumes, is_resumed, is_one_way } =
+    let Opened { mut runner, place, resumes, keeps_records, is_resumed, is_one_way } =
         open(&mut job).map_err(transfer::usage)?;
     let mut client = Client::new(job, runner.now(), matches!(runner, Runner::Socket(_)));
     client.resumes |= resumes;
-    client.keeps_records = resumes || client.wish.put().is_some();
+    client.keeps_records = keeps_records;
     client.watch.is_one_way = is_one_way && client.wish.is_send();
     client.resumed = is_resumed;
     let stop = stop_flag()?;
@@ -74,6 +74,8 @@ pub(super) struct Opened {
     pub(super) place: Place,
     /// Whether the same command resumes the transfer, because the protocol's settings say so.
     pub(super) resumes: bool,
+    /// Whether that needs no new session: this end has records of the interrupted one.
+    pub(super) keeps_records: bool,
     /// Whether it resumes one of an earlier process.
     pub(super) is_resumed: bool,
     /// Whether receivers never reply.
@@ -89,7 +91,14 @@ pub(super) fn open<W: Errand>(job: &mut Job<W>) -> Result<Opened> {
         let receives = receives(job, node.cfdp());
         let (store, place) = job.open_store(&socket, false, &waker)?;
         let runner = Runner::Node(Box::new(node.run_with(store, waker, TICK, receives)?));
-        return Ok(Opened { runner, place, resumes: false, is_resumed: false, is_one_way: false });
+        return Ok(Opened {
+            runner,
+            place,
+            resumes: false,
+            keeps_records: job.wish.put().is_some(),
+            is_resumed: false,
+            is_one_way: false,
+        });
     }
     let (mut configuration, path) = configuration(job)?;
     if let Some(config) = configuration.cfdp() {
@@ -115,7 +124,8 @@ pub(super) fn open<W: Errand>(job: &mut Job<W>) -> Result<Opened> {
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
     let runner = Runner::Socket(Box::new(driver));
     let is_resumed = resumes && place.is_resumed();
-    Ok(Opened { runner, place, resumes, is_resumed, is_one_way })
+    let keeps_records = resumes || job.wish.put().is_some();
+    Ok(Opened { runner, place, resumes, keeps_records, is_resumed, is_one_way })
 }
 
 /// The configuration of this end, and facts of its only path.

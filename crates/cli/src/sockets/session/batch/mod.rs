@@ -251,7 +251,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if job.wish.batch.dry_run {
         return list(&scan);
     }
-    let Opened { mut runner, place, is_one_way, resumes, .. } =
+    let Opened { mut runner, place, is_one_way, keeps_records, .. } =
         client::open(&mut job).map_err(transfer::usage)?;
     if outbox.is_some() && (is_one_way || !is_confirmed(&job)) {
         let text = "--watch moves a file once its receiver has confirmed it; take a protocol and \
@@ -284,7 +284,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         client.outbox = Some(outbox);
     }
     client.watch.is_one_way = is_one_way;
-    client.keeps_records = resumes || client.job.wish.put.is_some();
+    client.keeps_records = keeps_records;
     client.begin()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
     if let Runner::Socket(driver) = &mut runner {
