@@ -142,9 +142,9 @@ impl Node {
         let (mut waits, mut found) = (false, None);
         for (id, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
             let paths = &core.shared.paths;
-            // Anyone can name the instance.
-            let is_near = id.node == key.node || paths.host(id.path) == paths.host(key.path);
-            match other.yield_to(core, &identity, former.filter(|_| is_near)) {
+            // Anyone can name a node and its instance.
+            let is_same_host = paths.host(id.path) == paths.host(key.path);
+            match other.yield_to(core, &identity, former.filter(|_| is_same_host)) {
                 Yield::Nothing => {}
                 Yield::Waits => waits = true,
                 Yield::Object(object) => {
