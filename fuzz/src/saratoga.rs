@@ -98,19 +98,8 @@ impl Play for Saratoga {
                 let put = [Put::Push, Put::Ask, Put::Blind][usize::from(op % 8)];
                 let (name, stream) = (name.to_owned(), op & 32 != 0);
                 let source = source();
-                let _ = node.put(
-                    now,
-                    PutRequest {
-                        peer,
-                        source,
-                        name,
-                        put,
-                        delete,
-                        stream,
-                        session: None,
-                        resumes: false,
-                    },
-                );
+                let terms = PutRequest::new(peer, source, name);
+                let _ = node.put(now, PutRequest { put, delete, stream, ..terms });
             }
             3 | 4 => {
                 let (name, destination) = ("source".to_owned(), destination());
