@@ -43,13 +43,12 @@ impl Stored {
         }
     }
 
-    /// Whether a file was stored: as the same object, or as one of the `former` session of its
-    /// sender.
+    /// Whether a file was stored: as the same object, or as one of the `former` instance of its
+    /// sender, whose node may have had another number.
     pub(super) fn has(&self, identity: &Identity, origin: Origin, former: Option<u16>) -> bool {
         let key = identity.key();
         self.files.iter().any(|(other, from)| {
-            let is_former = from.node == origin.node && former == Some(from.instance);
-            *other == key && (is_former || *from == origin)
+            *other == key && (former == Some(from.instance) || *from == origin)
         })
     }
 
@@ -113,7 +112,7 @@ mod tests {
         let session = |instance| Origin { node: NodeId(8), instance, number: 0 };
         (0..100).for_each(|n| stored.add_session(session(n / 2)));
         let stored = Stored::decode(&stored.encode()).expect("it is sound");
-        let now = Origin { instance: 4, number: 0, ..origin(0) };
+        let now = Origin { node: NodeId(9), instance: 4, number: 0 };
         assert!(stored.has(&identity(299), origin(299), None));
         assert!(!stored.has(&identity(299), origin(298), None), "another object");
         assert!(stored.has(&identity(299), now, Some(3)));
