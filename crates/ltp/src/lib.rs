@@ -39,6 +39,7 @@ mod hops;
 mod incoming;
 mod indication;
 mod intake;
+mod key;
 pub mod ltpt;
 mod profile;
 mod receiver;
@@ -463,10 +464,10 @@ impl Node {
             let (max, left) = (self.core.config.limits.closed, Left::Safe(red));
             self.closed.insert_within(max, id, Closed { peer: id.originator, left });
         }
-        for (id, record) in records::of_sessions(&records, SPOOL_PREFIX) {
+        for (id, record) in key::with_sessions(&records, SPOOL_PREFIX) {
             self.resume_receiving(id, record);
         }
-        for (id, record) in records::of_sessions(&records, records::SENT_PREFIX) {
+        for (id, record) in key::with_sessions(&records, records::SENT_PREFIX) {
             self.resume_sending(id, record);
         }
         self.restore_kept(self.core.now, &records);

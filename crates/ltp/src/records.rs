@@ -13,6 +13,7 @@ use session::recent::Recent;
 use session::record::{Reader, Writer};
 
 use super::core::{Core, Job, Task};
+use super::key;
 use super::request::{Red, SendRequest};
 use crate::segment::SessionId;
 
@@ -38,20 +39,20 @@ pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
         return;
     }
     let (value, oldest) = core.done.add(id, red, core.config.limits.closed);
-    let request = IndexRequest::Put { key: key(DONE_PREFIX, id), value };
+    let request = IndexRequest::Put { key: key::of(DONE_PREFIX, id), value };
     core.shared.index(Handle::NOBODY, Job::Forget, request);
     remove_done(core, oldest);
 }
 
 fn remove_done(core: &mut Core, sessions: impl IntoIterator<Item = SessionId>) {
     for id in sessions {
-        remove(core, key(DONE_PREFIX, id));
+        remove(core, key::of(DONE_PREFIX, id));
     }
 }
 
 /// Sessions whose files earlier runs received, oldest first, with the lengths of their red parts.
 pub(crate) fn restore_done(core: &mut Core, records: &[(String, Bytes)]) -> Vec<(SessionId, u64)> {
-    let of_files = of_sessions(records, DONE_PREFIX);
+    let of_files = key::with_sessions(records, DONE_PREFIX);
     let (done, surplus) = core.done.restore(of_files, core.config.limits.closed);
     remove_done(core, surplus);
     done
@@ -96,15 +97,6 @@ impl Lost {
             remove(core, reception_key(id));
         }
     }
-}
-
-/// Records whose keys begin with this prefix, and their sessions.
-pub(crate) fn of_sessions<'a>(
-    records: &'a [(String, Bytes)],
-    prefix: &'static str,
-) -> impl Iterator<Item = (SessionId, &'a Bytes)> {
-    let of_key = move |key: &str| session(key.strip_prefix(prefix)?);
-    records.iter().filter_map(move |(key, value)| Some((of_key(key)?, value)))
 }
 
 /// Parts of a reception on record.
@@ -206,7 +198,7 @@ impl Sending {
 
     /// Records that a session sends this file.
     pub(crate) fn record(&self, core: &mut Core, id: SessionId) {
-        let request = IndexRequest::Put { key: key(SENT_PREFIX, id), value: self.encode() };
+        let request = IndexRequest::Put { key: key::of(SENT_PREFIX, id), value: self.encode() };
         core.shared.index(Handle::NOBODY, Job::Forget, request);
     }
 }
@@ -218,7 +210,7 @@ pub(crate) fn forget_reception(core: &mut Core, id: SessionId) {
 
 /// Forgets that a session sends a file.
 pub(crate) fn forget_sending(core: &mut Core, id: SessionId) {
-    remove(core, key(SENT_PREFIX, id));
+    remove(core, key::of(SENT_PREFIX, id));
 }
 
 fn remove(core: &mut Core, key: String) {
@@ -227,26 +219,9 @@ fn remove(core: &mut Core, key: String) {
 
 /// Working file of a session.
 pub(crate) fn spool_name(id: SessionId) -> FileName {
-    spool_file(&reception_key(id))
-}
-
-/// Working file that is named like its record, so that a file without a record is known to be
-/// useless.
-pub(crate) fn spool_file(key: &str) -> FileName {
-    FileName::spool(key).expect("letters, digits and dashes are a name")
+    key::working_file(&reception_key(id))
 }
 
 fn reception_key(id: SessionId) -> String {
-    key(SPOOL_PREFIX, id)
-}
-
-/// Key of a session's record of a kind.
-pub(crate) fn key(prefix: &str, id: SessionId) -> String {
-    format!("{prefix}{}-{}", id.originator, id.number)
-}
-
-/// Session of a key without its prefix.
-pub(crate) fn session(text: &str) -> Option<SessionId> {
-    let (originator, number) = text.split_once('-')?;
-    Some(SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? })
+    key::of(SPOOL_PREFIX, id)
 }

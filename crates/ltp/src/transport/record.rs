@@ -5,7 +5,7 @@ use engine::FileName;
 use session::record::{Reader, Writer};
 
 use super::flow::{Last, Shape, Stored};
-use crate::records;
+use crate::key;
 use crate::segment::ltpt::Transport;
 use crate::segment::{Extension, Extensions, SessionId};
 
@@ -34,7 +34,7 @@ pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
 
 /// Decodes a record, given its key; `None` if it is invalid or damaged.
 pub(crate) fn decode(key: &str, record: &Bytes) -> Option<(SessionId, Transport, Stored)> {
-    let session = records::session(key.strip_prefix(SPOOL_PREFIX)?)?;
+    let session = key::session(SPOOL_PREFIX, key)?;
     let mut fields = Reader::new(VERSION, record)?;
     let service = fields.u64()?;
     let (end, red, parts) = (fields.option()?, fields.u64()?, fields.ranges()?);
@@ -57,12 +57,12 @@ pub(crate) fn decode(key: &str, record: &Bytes) -> Option<(SessionId, Transport,
 
 /// Key of the record of a session's block.
 pub(crate) fn key(session: SessionId) -> String {
-    records::key(SPOOL_PREFIX, session)
+    key::of(SPOOL_PREFIX, session)
 }
 
 /// Working file of a session's block.
 pub(crate) fn file(session: SessionId) -> FileName {
-    records::spool_file(&key(session))
+    key::working_file(&key(session))
 }
 
 #[cfg(test)]
