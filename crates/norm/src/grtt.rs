@@ -27,6 +27,8 @@ pub(crate) struct Grtt {
     smaller: u32,
     /// Largest sample accepted in the current round of probes.
     believed: Duration,
+    /// Whether there was a sample: the estimate is no guess.
+    is_measured: bool,
     /// Transmission time of one segment at the rate: the lower limit.
     least: Duration,
     most: Duration,
@@ -38,7 +40,16 @@ impl Grtt {
     pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
         let announced = (0, Duration::ZERO);
         let (measured, believed) = (initial, most);
-        let mut grtt = Self { measured, peak: None, smaller: 0, believed, least, most, announced };
+        let mut grtt = Self {
+            measured,
+            peak: None,
+            smaller: 0,
+            believed,
+            is_measured: false,
+            least,
+            most,
+            announced,
+        };
         grtt.round_begins();
         grtt.update_announced();
         grtt
@@ -79,6 +90,7 @@ impl Grtt {
     ///
     /// 0.25 s and a sample of 2.5 s: 0.25 · 0.25 + 0.75 · 2.5 = 1.9375 s.
     pub(crate) fn answered(&mut self, took: Duration) -> Duration {
+        self.is_measured = true;
         let took = took.min(self.believed);
         if self.peak.is_some_and(|peak| took <= peak) {
             return took;
@@ -96,6 +108,11 @@ impl Grtt {
     pub(crate) fn believe(&mut self, took: Duration) {
         self.measured = self.measured / 4 + took.min(self.believed) * 3 / 4;
         self.update_announced();
+    }
+
+    /// Whether a sample is so much larger than former ones that it would be clipped.
+    pub(crate) fn is_odd(&self, took: Duration) -> bool {
+        self.is_measured && took > self.believed
     }
 
     /// Decreases the estimate step by step (RFC 4654 §3.2), once a greatest round trip, as often as
@@ -191,6 +208,14 @@ mod tests {
             rounds += 1;
         }
         assert!((4..8).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn only_samples_beside_usual_ones_are_odd() {
+        let mut grtt = Grtt::new(SECOND / 2, Duration::ZERO, 1000 * SECOND);
+        assert!(!grtt.is_odd(650 * SECOND), "it may be far away");
+        grtt.answered(SECOND / 2);
+        assert!(grtt.is_odd(650 * SECOND) && !grtt.is_odd(4 * SECOND));
     }
 
     #[test]

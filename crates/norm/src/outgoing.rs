@@ -431,7 +431,7 @@ impl Outgoing {
     /// it.
     fn on_repair_sent(&mut self, out: &Output<'_, '_>, block: u32) {
         if let Some(repaired) = self.repaired.get_mut(&block) {
-            repaired.on_sent(out.departure() + out.transmission.round_trip());
+            repaired.on_sent(out.departure());
         }
     }
 

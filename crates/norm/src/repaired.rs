@@ -22,8 +22,9 @@ pub(crate) struct Repaired {
     spare: u16,
     /// Source segments retransmitted in this round.
     again: Bits,
-    /// Time until which requests cannot account for this round's repairs.
-    until: Time,
+    /// When this round began, or its last repair was sent: requests cannot account for it until a
+    /// round trip later.
+    since: Option<Time>,
     /// Whether a round of repairs has started.
     has_begun: bool,
 }
@@ -48,13 +49,19 @@ impl Repaired {
 
     /// Begins or continues a round of repairs. Returns whether the round is the block's first.
     pub(crate) fn requested(&mut self, now: Time, round_trip: Duration) -> bool {
-        if now < self.until {
+        if self.is_in_flight(now, round_trip) {
             return false;
         }
         (self.before, self.spare) = (self.used, 0);
         self.again = Bits::new();
-        self.until = now + round_trip;
+        self.since = Some(now);
         !std::mem::replace(&mut self.has_begun, true)
+    }
+
+    /// Whether requests cannot account for this round's repairs yet. The round trip is the present
+    /// estimate: it may have changed since.
+    fn is_in_flight(&self, now: Time, round_trip: Duration) -> bool {
+        self.since.is_some_and(|since| now < since + round_trip)
     }
 
     /// Whether anything was sent in this round.
@@ -118,14 +125,14 @@ impl Repaired {
 
     /// Whether all `block_len` source segments were retransmitted, which requests cannot account for
     /// yet.
-    pub(crate) fn covers(&self, now: Time, block_len: u16) -> bool {
+    pub(crate) fn covers(&self, now: Time, round_trip: Duration, block_len: u16) -> bool {
         let source = self.again.len() - self.again.len_from(block_len);
-        now < self.until && source >= u32::from(block_len)
+        self.is_in_flight(now, round_trip) && source >= u32::from(block_len)
     }
 
-    /// Notes a sent repair: until `until`, requests cannot account for it.
-    pub(crate) fn on_sent(&mut self, until: Time) {
-        self.until = self.until.max(until);
+    /// Notes a sent repair.
+    pub(crate) fn on_sent(&mut self, at: Time) {
+        self.since = self.since.max(Some(at));
     }
 }
 
@@ -204,7 +211,7 @@ mod tests {
         block.requested(Time::ZERO, ROUND_TRIP);
         block.use_up(4);
         assert!(block.again(7) && !block.again(7) && block.again(66));
-        block.on_sent(Time::ZERO + 2 * ROUND_TRIP);
+        block.on_sent(Time::ZERO + ROUND_TRIP);
         block.requested(Time::ZERO + ROUND_TRIP, ROUND_TRIP);
         assert!(!block.again(7), "it left so much later");
         block.requested(Time::ZERO + 2 * ROUND_TRIP, ROUND_TRIP);

@@ -67,6 +67,8 @@ struct Probe {
     sent_at: Time,
     /// Time at which the greatest round trip was last checked.
     round_since: Time,
+    /// Since when a reply that took very long waits for another one to confirm it.
+    doubts_since: Option<Time>,
 }
 
 impl Sender {

@@ -143,7 +143,7 @@ impl Outgoing {
         let proactive = repaired.proactive();
         let is_first = repaired.requested(now, round_trip);
         let block_len = shape.block_len(block);
-        if repaired.covers(now, block_len) {
+        if repaired.covers(now, round_trip, block_len) {
             return;
         }
         let left = repaired.left(parity);

@@ -182,7 +182,7 @@ impl Sender {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.received(node, now);
         }
-        let took = self.took(now, response);
+        let took = self.took(now, response).filter(|took| !self.doubts(core, now, *took));
         if let Some(took) = took {
             let took = self.transmission.grtt.answered(took);
             self.base.seat.sample(&mut core.shared.paths, took);
@@ -206,6 +206,28 @@ impl Sender {
         {
             // Only now are the receivers to poll known.
             self.base.want(&mut core.shared, Class::Control);
+        }
+    }
+
+    /// Whether a round trip of the only receiver has to be confirmed by another probe, which is sent
+    /// at once: a probe that a link held back during an outage looks like a long way.
+    fn doubts(&mut self, core: &mut Core, now: Time, took: Duration) -> bool {
+        if self.is_group || self.is_idle() {
+            return false;
+        }
+        match self.probe.doubts_since {
+            None if self.transmission.grtt.is_odd(took) => {
+                self.probe.doubts_since = Some(now);
+                self.probe.due = true;
+                self.base.want(&mut core.shared, Class::Control);
+                true
+            }
+            // A reply to an earlier probe.
+            Some(since) if took > now.since(since) => self.transmission.grtt.is_odd(took),
+            _ => {
+                self.probe.doubts_since = None;
+                false
+            }
         }
     }
 
