@@ -219,8 +219,12 @@ fn a_killed_door_resumes_each_protocol() {
         for sender in &world.senders {
             let file = FileName::file(&format!("f{}", sender.path.0)).unwrap();
             let content = content(LEN, sender.path.0.into());
-            let is_whole = world.store.get(&file) == Some(&content);
-            assert!(is_whole, "{} after {most}", sender.kind);
+            let stored = world.store.get(&file);
+            // Senders without acknowledgements do not repeat what the killed door lost.
+            let is_lossy = ["cfdp-1", "ltp-green", "saratoga-blind"].contains(&sender.kind);
+            let is_there = stored.is_some();
+            assert!(is_there || is_lossy, "{} after {most}", sender.kind);
+            assert!(!is_there || stored == Some(&content), "{} is not whole", sender.kind);
         }
     }
 }
