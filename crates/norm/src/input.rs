@@ -4,6 +4,7 @@ use engine::{PathId, Receive, Time};
 use session::Base;
 
 use super::core::Core;
+use super::incoming::identity::Identity;
 use super::indication::{Failure, Limit};
 use super::receiver::{Receiver, SenderId, Yield};
 use super::report::Report;
@@ -133,18 +134,27 @@ impl Node {
 
     /// Resumes objects of senders that are gone, if this one offers the same.
     fn take_over(&mut self, key: SenderId) {
+        let fresh = self.receivers.get(&key).map(|it| it.fresh(&self.core));
+        for (number, identity, former) in fresh.unwrap_or_default() {
+            self.take_object_over(key, number, &identity, former);
+        }
+    }
+
+    /// Resumes an object of a sender that is gone, if one has the same.
+    fn take_object_over(
+        &mut self,
+        key: SenderId,
+        number: u64,
+        identity: &Identity,
+        former: Option<u16>,
+    ) {
         let core = &mut self.core;
-        let Some((number, identity, former)) =
-            self.receivers.get(&key).and_then(|it| it.fresh(core))
-        else {
-            return;
-        };
         let (mut waits, mut found) = (false, None);
         for (id, other) in self.receivers.iter_mut().filter(|(other, _)| **other != key) {
             let paths = &core.shared.paths;
             // Anyone can name a node and its instance.
             let is_same_host = paths.host(id.path) == paths.host(key.path);
-            match other.yield_to(core, &identity, former.filter(|_| is_same_host)) {
+            match other.yield_to(core, identity, former.filter(|_| is_same_host)) {
                 Yield::Nothing => {}
                 Yield::Waits => waits = true,
                 Yield::Object(object) => {

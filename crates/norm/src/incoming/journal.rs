@@ -84,6 +84,8 @@ impl Incoming {
     pub(super) fn resume(&mut self, core: &mut Core) {
         let Some(of) = self.description().filter(|_| core.config.journal.enabled) else { return };
         if core.partials.is_stored(&of, self.former) {
+            // The sender's next session names this one as the former.
+            core.note_stored(&of);
             self.skip(core);
         }
         if !self.is_fresh(core) {

@@ -156,11 +156,14 @@ impl Receiver {
         true
     }
 
-    /// Fresh object that may resume another, with its identity, and the instance of the sender that
-    /// it names.
-    pub(crate) fn fresh(&self, core: &Core) -> Option<(u64, Identity, Option<u16>)> {
-        let mut fresh = self.objects.iter().filter(|(_, object)| object.is_fresh(core));
-        fresh.find_map(|(number, object)| Some((*number, object.identity()?, object.former)))
+    /// Fresh objects that may resume others, with their identities, and the instances of the sender
+    /// that they name.
+    pub(crate) fn fresh(&self, core: &Core) -> Vec<(u64, Identity, Option<u16>)> {
+        let fresh = self.objects.iter().filter(|(_, object)| object.is_fresh(core));
+        let named = |(number, object): (&u64, &Incoming)| {
+            Some((*number, object.identity()?, object.former))
+        };
+        fresh.filter_map(named).collect()
     }
 
     /// Whether another session may resume one of the objects.

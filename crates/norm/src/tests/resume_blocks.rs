@@ -8,6 +8,7 @@ use proptest::test_runner::RngSeed;
 
 use super::resume::{Interrupted, RECEIVER, SENDER, op, survive};
 use super::world::{World, content, lose_one_in, name};
+use crate::message::{Body, Message};
 use crate::{Config, Content, Indication, Node};
 
 /// Bytes of a file.
@@ -81,6 +82,66 @@ fn stored_files_are_not_sent_again() {
             assert!(sent < 0.01, "{is_coded} {sides:?}: {sent}: {:#?}", it.control());
         }
     }
+}
+
+/// The replies to several restarted senders are lost.
+#[test]
+fn stored_files_are_known_after_every_restart() {
+    for config in [Config::default(), super::resume::coded()] {
+        let mut it = Interrupted::new(config, SIZE, Box::new(|_, _, _| false));
+        it.run_to(0.9);
+        it.world.lose = Box::new(|side, _, _| side == RECEIVER);
+        while it.world.sides[RECEIVER].store.get(&name("copy")).is_none() {
+            assert!(it.world.step(), "it ended");
+        }
+        for _ in 0..3 {
+            it.restart(SENDER);
+            it.world.run_until(it.world.now + Duration::from_millis(300));
+        }
+        it.world.lose = Box::new(|_, _, _| false);
+        it.restart(SENDER);
+        let sent = it.finish();
+        assert!(sent < 0.01, "{sent}: {:#?}", it.control());
+    }
+}
+
+/// A restarted sender names two files, and the receiver has nothing of the first one.
+#[test]
+fn files_that_did_not_arrive_do_not_hide_others() {
+    let config = Config::default();
+    let mut world = World::with(&config);
+    world.info.owlt = Some(Duration::from_secs(1));
+    (0..2).for_each(|side| world.up(side));
+    let files = [content(200_000), content(300_000)];
+    let request = |world: &mut World| {
+        for number in 0..files.len() {
+            let source = Content::File(name(&format!("source-{number}")));
+            world.request(source, &format!("copy-{number}"));
+        }
+    };
+    for (number, file) in files.iter().enumerate() {
+        world.sides[SENDER].store.insert(name(&format!("source-{number}")), file.clone());
+    }
+    let mut first = None;
+    world.lose = Box::new(move |side, number, datagram| {
+        let message = Message::decode(datagram).expect("nodes send messages");
+        let Body::Data(data) = message.body else { return side == RECEIVER };
+        *first.get_or_insert(data.object) == data.object || number % 20 == 0
+    });
+    request(&mut world);
+    world.run_until(world.now + Duration::from_secs(4));
+    world.lose = Box::new(|_, _, _| false);
+    world.log.clear();
+    world.replace(SENDER, Node::new(Config { node: 77, ..config }, Rng::new(77, "norm")));
+    request(&mut world);
+    world.run();
+    for (number, file) in files.iter().enumerate() {
+        let found = world.sides[RECEIVER].store.get(&name(&format!("copy-{number}")));
+        assert!(found == Some(&file[..]), "{number}");
+    }
+    let sent = world.log.iter().filter(|(_, side, ..)| *side == SENDER);
+    let sent: usize = sent.map(|(_, _, datagram, _)| datagram.len()).sum();
+    assert!(sent < 240_000, "{sent}");
 }
 
 /// The receiver has parts of two files and all of a third one.
