@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::entry::{Entry, Kind, Modified, bytes};
 use crate::extents;
-use crate::names::is_reserved;
+use crate::names::{is_numbered, is_reserved};
 use crate::unpack::content::{is_zero, open};
 use crate::unpack::{Attributes, granted};
 
@@ -160,6 +160,25 @@ impl List {
             }
             Kind::Directory | Kind::Link { .. } => Ok(true),
         }
+    }
+
+    /// Forgets what another list of the same name does not have, or has with another kind, content,
+    /// time or permissions.
+    pub fn retain_same(&mut self, other: &Self) {
+        self.items.retain(|name, item| other.items.get(name) == Some(item));
+    }
+
+    /// Names of its files and links, without working files of receivers, and files that receivers
+    /// moved aside.
+    pub fn files<'a>(&'a self, listed: &'a str) -> impl Iterator<Item = Vec<u8>> + 'a {
+        self.items.iter().filter_map(move |(rest, (state, _))| {
+            let name = match rest.as_slice() {
+                b"" => listed.as_bytes().to_vec(),
+                rest => [listed.as_bytes(), b"/", rest].concat(),
+            };
+            let is_working = name.split(|byte| *byte == b'/').any(is_reserved);
+            (state.kind != Kind::Directory && !is_working && !is_numbered(&name)).then_some(name)
+        })
     }
 }
 
@@ -309,14 +328,18 @@ mod tests {
 
     /// Entries below a folder, and the names of those that are not in the list of `there`.
     fn missing(here: &Path, there: &Path, umask: u32) -> Vec<String> {
-        let root = Dir::open_ambient_dir(there, cap_std::ambient_authority()).unwrap();
-        let mut text = Vec::new();
-        write_list(&root, "f", umask, &AtomicBool::new(false), &mut text).unwrap();
-        let list = List::read(text.as_slice()).unwrap();
+        let list = list_of(there, umask);
         let scan = scan(&[here.join("f")], &ScanOptions::default()).unwrap();
         let is_missing = |entry: &&Entry| !list.has(entry, "f", &AtomicBool::new(false)).unwrap();
         let missing = scan.entries.iter().filter(is_missing);
         missing.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+    }
+
+    fn list_of(place: &Path, umask: u32) -> List {
+        let root = Dir::open_ambient_dir(place, cap_std::ambient_authority()).unwrap();
+        let mut text = Vec::new();
+        write_list(&root, "f", umask, &AtomicBool::new(false), &mut text).unwrap();
+        List::read(text.as_slice()).unwrap()
     }
 
     fn fill(folder: &Path) {
@@ -359,6 +382,25 @@ mod tests {
         stamp(&there.join("f/link"), 1000);
         stamp(&there.join("f"), 1000);
         assert_eq!(missing(&here, &there, 0), ["f/a", "f/link", "f/sub/b"]);
+    }
+
+    #[test]
+    fn files_that_are_no_copies_of_a_receivers_own_are_named() {
+        let place = tempfile::tempdir().unwrap();
+        fill(place.path());
+        fs::write(place.path().join("f/a.~1~"), "moved aside").unwrap();
+        fs::create_dir(place.path().join("f/sub/.slowlight")).unwrap();
+        fs::write(place.path().join("f/sub/.slowlight/x"), "of another receiver").unwrap();
+        let mut list = list_of(place.path(), 0);
+        let names = |list: &List| list.files("f").collect::<Vec<_>>();
+        let file = |name: &str| name.as_bytes().to_vec();
+        assert_eq!(names(&list), ["f/a", "f/link", "f/sub/b", "f/zeros"].map(file));
+        // What has changed since, or is gone, is forgotten; what is new was never there.
+        fs::write(place.path().join("f/sub/b"), "changed").unwrap();
+        fs::write(place.path().join("f/new"), "new").unwrap();
+        fs::remove_file(place.path().join("f/link")).unwrap();
+        list.retain_same(&list_of(place.path(), 0));
+        assert_eq!(names(&list), ["f/a", "f/zeros"].map(file));
     }
 
     #[test]

@@ -60,6 +60,14 @@ pub(crate) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
     name
 }
 
+/// Whether a name has a number as [`numbered`] adds it.
+pub(crate) fn is_numbered(name: &[u8]) -> bool {
+    let Some(name) = name.strip_suffix(b"~") else { return false };
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let before = name.get(..name.len() - digits).unwrap_or_default();
+    digits > 0 && before.ends_with(b".~")
+}
+
 /// Whether the name is in the folder of working files at the top of a receiver's folder. Some file
 /// systems are case-insensitive.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
@@ -104,6 +112,14 @@ mod tests {
             "photos.0000000000001234.7.slowlight.tar/x",
         ] {
             assert!(!is_pack(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_recognised() {
+        assert!(is_numbered(&numbered(b"a/b", 1)) && is_numbered(&numbered(b"", 120)));
+        for name in ["", "~", "a~", "a.~~", "a.~x~", "a~1~", "a.~1", "a.1~"] {
+            assert!(!is_numbered(name.as_bytes()), "{name}");
         }
     }
 

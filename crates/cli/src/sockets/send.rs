@@ -59,6 +59,14 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["watch", "node", "via"], help_heading = scope::FOLDERS)]
     checksum: bool,
 
+    /// Then delete what only the receiver has in these folders; it has to run with --allow-delete
+    ///
+    /// Once all else is confirmed, it lists its files again. Deleted are files and links that are in
+    /// both lists, and were not here before or after. Folders stay, and so do NAME.~1~ and names that
+    /// --exclude matches.
+    #[arg(long, requires = "checksum", help_heading = scope::FOLDERS)]
+    delete: bool,
+
     #[command(flatten)]
     watch: WatchOptions,
 
@@ -251,6 +259,7 @@ impl Args {
             batch: self.batch,
             watch: self.watch,
             compares: self.checksum,
+            deletes: self.delete,
             packs: Arc::default(),
             put: None,
         };

@@ -348,6 +348,119 @@ fn only_what_differs_is_sent_to_a_receiver_that_lists() {
 }
 
 #[test]
+fn what_only_the_receiver_has_is_deleted_on_request() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve", "--allow-delete"]);
+    let remote = ["--checksum", "--remote", "backup/of"];
+    delivered(send(&place, "cfdp", &[&photos], &address, &remote));
+    let there = place.root("backup/of");
+    for name in ["b.jpg", "raw/c"] {
+        fs::remove_file(photos.join(name)).unwrap();
+    }
+    // These stay: moved aside, excluded by either kind of pattern, or of another folder.
+    let kept = ["a.~1~", "kept.tmp", "raw/kept"];
+    for name in kept.into_iter().chain(["../other"]) {
+        fs::write(there.join(name), name).unwrap();
+    }
+    let exclude = ["--delete", "--exclude", "*.tmp", "--exclude", "photos/raw/kept"];
+    let deletes = [&remote[..], &exclude].concat();
+    let dry = send(&place, "cfdp", &[&photos], &address, &[&deletes[..], &["--dry-run"]].concat());
+    let dry = dry.end();
+    assert!(dry.out.contains("delete backup/of/b.jpg\n"), "{}", dry.out);
+    assert!(!dry.out.contains("kept"), "{}", dry.out);
+    assert!(there.join("b.jpg").exists());
+    // What is left out may be there, and no confirmation may mean that nothing has arrived.
+    rustix_mkfifo(&photos.join("pipe"));
+    let ended = send(&place, "ltp", &[&photos], &address, &deletes).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
+    assert!(ended.message.contains("--exclude them"), "{}", ended.message);
+    fs::remove_file(photos.join("pipe")).unwrap();
+    let ended = send(&place, "ltp-green", &[&photos], &address, &deletes).end();
+    assert_eq!(ended.code, Some(2), "{}", ended.message);
+    assert!(there.join("b.jpg").exists());
+
+    fs::write(photos.join("z"), "new").unwrap();
+    let sent = delivered(send(&place, "ltp", &[&photos], &address, &deletes));
+    assert_eq!((&sent["files"], &sent["deleted_files"]), (&1.into(), &2.into()), "{sent}");
+    let mut theirs = tree(&there);
+    for name in kept {
+        assert!(theirs.remove(Path::new(name)).is_some(), "{name}");
+    }
+    assert_eq!(theirs.keys().collect::<Vec<_>>(), tree(&photos).keys().collect::<Vec<_>>());
+    assert!(place.root("backup/other").exists());
+
+    // An empty folder may be that of a missing disk, and a name that of another folder.
+    let empty = place.here("empty");
+    fs::create_dir(&empty).unwrap();
+    let other = ["--checksum", "--delete", "--remote", "backup"];
+    for (paths, options, why) in [
+        (vec![&photos, &empty], &["--checksum", "--delete"][..], "has no file here"),
+        (vec![&photos], &other, "none of the files in backup at the receiver is here"),
+    ] {
+        let paths: Vec<&Path> = paths.into_iter().map(PathBuf::as_path).collect();
+        let ended = send(&place, "cfdp", &paths, &address, options).end();
+        assert_eq!(ended.code, Some(1), "{}", ended.message);
+        assert!(ended.message.contains(why), "{}", ended.message);
+    }
+    assert!(place.root("backup/other").exists() && !place.root("backup/z").exists());
+}
+
+#[test]
+fn nothing_is_deleted_if_the_receiver_keeps_another_file() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let options = ["--serve", "--allow-delete", "--existing", "skip"];
+    let (_receiver, address) = place.recv_any(LISTEN, &options);
+    delivered(send(&place, "cfdp", &[&photos], &address, &[]));
+    // Renamed here, to a name that the receiver has.
+    fs::rename(photos.join("b.jpg"), photos.join("raw/c")).unwrap();
+    let ended = send(&place, "cfdp", &[&photos], &address, &["--checksum", "--delete"]).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
+    let why = "nothing was deleted at the receiver: photos/raw/c is not there as it is here";
+    assert!(ended.message.contains(why), "{}", ended.message);
+    assert!(place.root("photos/b.jpg").exists());
+}
+
+#[test]
+fn deletions_stay_below_the_names_that_are_sent() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve", "--allow-delete"]);
+    let (content, options) =
+        (photos.join("."), ["--checksum", "--delete", "--remote", "backup/of"]);
+    delivered(send(&place, "cfdp", &[&content], &address, &options));
+    for name in ["of-another", "raw/gone"] {
+        fs::write(place.root("backup/of").join(name), "x").unwrap();
+    }
+    let sent = delivered(send(&place, "saratoga", &[&content], &address, &options));
+    assert_eq!(sent["deleted_files"], 1, "{sent}");
+    assert!(place.root("backup/of/of-another").exists());
+    assert!(!place.root("backup/of/raw/gone").exists());
+}
+
+#[test]
+fn deletions_that_are_not_permitted_are_named() {
+    let place = Place::new();
+    let photos = photos(&place.here(""));
+    let (_receiver, address) = place.recv_any(LISTEN, &["--serve"]);
+    delivered(send(&place, "cfdp", &[&photos], &address, &[]));
+    fs::write(place.root("photos/only-there"), "x").unwrap();
+    fs::write(place.root("photos/two\nlines"), "x").unwrap();
+    fs::write(photos.join("z"), "new").unwrap();
+    let ended = send(&place, "cfdp", &[&photos], &address, &["--checksum", "--delete"]).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
+    for text in [
+        "no request can name it: photos/two\\nlines",
+        "not deleted at the receiver: photos/only-there",
+        "0 of 1 files were deleted at the receiver: it refuses; it has to run with --allow-delete",
+    ] {
+        assert!(ended.message.contains(text), "{}", ended.message);
+    }
+    assert!(place.root("photos/only-there").exists() && place.root("photos/z").exists());
+}
+
+#[test]
 fn the_content_of_a_folder_goes_below_the_given_name() {
     let place = Place::new();
     let photos = photos(&place.here(""));

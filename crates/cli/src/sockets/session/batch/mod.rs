@@ -3,17 +3,21 @@
 //! They travel in packs: files whose content is a tar archive, which a receiver unpacks. A pack is
 //! not stored here; it is read from the files that it holds.
 
+mod deletion;
 mod journal;
 mod lists;
+mod naming;
 mod outbox;
+mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cfdp::{Config, PutRequest};
 use engine::{FileName, PathId, Time};
 use serde::Serialize;
@@ -23,7 +27,10 @@ use transport::quantity::{Rate, Span};
 use transport::{Ended, Event, SendRequest, TransferId, Transport};
 use tree::{Entry, Pack, Scan, ScanOptions};
 
+use self::deletion::{Deletion, Names};
 pub(crate) use self::journal::Journal;
+use self::lists::Lists;
+use self::naming::Naming;
 use self::outbox::Outbox;
 pub(crate) use self::outbox::WatchOptions;
 use super::client::{self, Opened};
@@ -57,6 +64,10 @@ pub(crate) const PACK: u64 = 4 << 20;
 
 /// Time after which a watched folder's pack whose receiver did not reply is sent again.
 const SILENT_PAUSE: Duration = Duration::from_secs(30);
+
+/// Message about a deletion that could follow a loss.
+const UNCONFIRMED: &str = "--delete deletes once the receiver has confirmed all else; send to one \
+                           address, by a protocol and options with confirmation";
 
 /// Packs that fail one after the other before the batch is given up.
 const FAILURES_MAX: u32 = 3;
@@ -99,6 +110,8 @@ pub(crate) struct SendBatch {
     pub(crate) watch: WatchOptions,
     /// Whether what the receiver has is left out.
     pub(crate) compares: bool,
+    /// Whether what only the receiver has is deleted.
+    pub(crate) deletes: bool,
     pub(crate) packs: Arc<rt::Packs>,
     /// The request to a CFDP entity, without names, if there is one.
     pub(crate) put: Option<PutRequest>,
@@ -120,21 +133,9 @@ impl SendBatch {
     fn scan(&self) -> Result<Scan> {
         let mut scan =
             tree::scan(&self.paths, &ScanOptions { exclude: self.batch.exclude.clone() })?;
-        let Some(below) = &self.below else { return Ok(scan) };
-        let below = FileName::file(below).with_context(|| format!("--remote {below:?}"))?;
+        let naming = Naming::new(self)?;
         for entry in &mut scan.entries {
-            let mut name = below.path().as_bytes().to_vec();
-            match self.paths.as_slice() {
-                // The only path gets the name itself.
-                [path] if !tree::is_content(path) => {
-                    name.extend(entry.name.iter().skip_while(|byte| **byte != b'/'));
-                }
-                _ => {
-                    name.push(b'/');
-                    name.extend(&entry.name);
-                }
-            }
-            entry.name = name;
+            naming.rename(&mut entry.name);
         }
         Ok(scan)
     }
@@ -237,19 +238,26 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         print_skipped(&scan, &screen);
     }
     let stop = stop_flag()?;
-    let mut there = None;
+    if job.wish.deletes && !is_confirmed(&job) {
+        return Err(crate::Usage(UNCONFIRMED.to_owned()).into());
+    }
+    let mut compared = None;
     if job.wish.compares && job.ends.group.is_some() {
         screen.print("groups list nothing: everything is sent");
     } else if job.wish.compares {
-        let Some(found) = lists::leave_out(&job, &mut scan, &screen, &stop)? else {
+        let Some(found) = compare(&job, &mut scan, &screen, &stop)? else {
             screen.print("stopped");
             return Ok(Exit::Failed.into());
         };
-        screen.print(format_args!("there already: {found}"));
-        there = Some(found);
+        screen.print(format_args!("there already: {}", found.there));
+        compared = Some(found);
     }
+    let (there, deletion) = compared.map_or((None, None), |it| (Some(it.there), it.deletion));
     if job.wish.batch.dry_run {
-        return list(&scan);
+        let others = deletion.map(|deletion| deletion.others(&job.wish)).transpose()?;
+        let others = others.unwrap_or_default();
+        others.print_odd(&screen);
+        return list(&scan, &others.names);
     }
     let Opened { mut runner, place, is_one_way, keeps_records, .. } =
         client::open(&mut job).map_err(transfer::usage)?;
@@ -257,6 +265,9 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         let text = "--watch moves a file once its receiver has confirmed it; take a protocol and \
                     options with confirmation";
         return Err(crate::Usage(text.to_owned()).into());
+    }
+    if job.wish.deletes && (is_one_way || !is_confirmed(&job)) {
+        return Err(crate::Usage(UNCONFIRMED.to_owned()).into());
     }
     let mut sizes = Sizes::new(&job.options);
     if outbox.is_some() {
@@ -300,7 +311,42 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if client.is_proven() {
         choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
     }
+    let is_over = matches!(client.phase, Phase::Over(..)) && client.failed == 0;
+    if let Some(deletion) = deletion.filter(|_| is_over) {
+        client.delete(deletion, &stop);
+    }
     client.end()
+}
+
+/// Comparison of a batch with a receiver's lists.
+struct Compared {
+    /// Numbers of the entries that both have with the same content, permissions and time.
+    there: Counts,
+    /// Deletion after the batch, if it is requested.
+    deletion: Option<Deletion>,
+}
+
+/// Leaves out what the receiver has. Returns nothing if the process is to stop.
+fn compare(
+    job: &Job<SendBatch>,
+    scan: &mut Scan,
+    screen: &Screen,
+    stop: &AtomicBool,
+) -> Result<Option<Compared>> {
+    let names = job.wish.deletes.then(|| Names::new(&job.wish, scan));
+    let names = names.transpose().context("--delete")?;
+    let lists = match Lists::request(job, &scan.entries, screen, stop) {
+        Err(error) => bail!("{error:#}. Without --checksum everything is sent"),
+        Ok(None) => return Ok(None),
+        Ok(Some(lists)) => lists,
+    };
+    let Some(names) = names else {
+        let there = lists.leave_out(job, scan, stop);
+        return Ok(there.map(|there| Compared { there, deletion: None }));
+    };
+    let deletion = Deletion::new(lists, names)?;
+    let there = deletion.lists.leave_out(job, scan, stop);
+    Ok(there.map(|there| Compared { there, deletion: Some(deletion) }))
 }
 
 /// Whether the receiver confirms what it has got.
@@ -320,8 +366,8 @@ pub(crate) fn print_skipped(scan: &Scan, screen: &Screen) {
     }
 }
 
-/// Lists what would be sent.
-fn list(scan: &Scan) -> Result<ExitCode> {
+/// Lists what would be sent and deleted.
+fn list(scan: &Scan, to_delete: &[String]) -> Result<ExitCode> {
     use std::io::Write as _;
 
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -336,6 +382,9 @@ fn list(scan: &Scan) -> Result<ExitCode> {
                     writeln!(out, "{:>14} {name} -> {}", "", target.escape_debug())?;
                 }
             }
+        }
+        for name in to_delete {
+            writeln!(out, "{:>14} {}", "delete", name.escape_debug())?;
         }
         writeln!(out, "{}", Counts::new(scan))?;
         out.flush()
@@ -444,6 +493,10 @@ struct Client {
     keeps_records: bool,
     /// Files and folders that were left out, because the receiver has them.
     there: Counts,
+    /// Number of files and links that were deleted at the receiver.
+    deleted: u64,
+    /// Why not all was deleted there.
+    undeleted: Option<String>,
     phase: Phase,
     timeout: Option<Time>,
     /// Numbers of the packs to send, in order.
@@ -502,6 +555,8 @@ impl Client {
             counts,
             keeps_records: false,
             there: Counts::default(),
+            deleted: 0,
+            undeleted: None,
             phase: Phase::Loading,
             waiting: waiting.into(),
             active: BTreeMap::new(),
@@ -1092,6 +1147,17 @@ impl Client {
         Ok(Exit::if_succeeded(is_stopped).into())
     }
 
+    /// Deletes what only the receiver has.
+    fn delete(&mut self, deletion: Deletion, stop: &AtomicBool) {
+        self.bar.clear();
+        let result = if self.is_confirmed {
+            deletion.carry_out(&self.job, &self.screen, stop, &mut self.deleted)
+        } else {
+            Err(anyhow!("nothing was deleted at the receiver, which did not confirm all else"))
+        };
+        self.undeleted = result.err().map(|error| format!("{error:#}"));
+    }
+
     /// Exit code; reports the result.
     fn end(self) -> Result<ExitCode> {
         self.bar.clear();
@@ -1128,6 +1194,11 @@ impl Client {
                 ));
             }
         }
+        if let Some(why) = &self.undeleted {
+            self.screen.print(why);
+        }
+        let is_completed = why.is_none() && self.undeleted.is_none();
+        let condition = why.clone().or(self.undeleted).unwrap_or_else(|| "no error".to_owned());
         if self.job.options.json {
             print_json(&Summary {
                 time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
@@ -1137,16 +1208,17 @@ impl Client {
                 counts: self.counts,
                 there_files: self.there.files,
                 there_bytes: self.there.bytes,
+                deleted_files: self.deleted,
                 delivered_before_files: self.journal.earlier.files,
                 delivered_before_bytes: self.journal.earlier.bytes,
                 archive_bytes: self.delivered,
-                completed: why.is_none(),
+                completed: is_completed,
                 confirmed: why.is_none() && self.is_confirmed,
-                condition: why.clone().unwrap_or_else(|| "no error".to_owned()),
+                condition,
                 elapsed_s: elapsed.as_secs_f64(),
             })?;
         }
-        Ok(Exit::if_succeeded(why.is_none() && self.counts.unreadable == 0).into())
+        Ok(Exit::if_succeeded(is_completed && self.counts.unreadable == 0).into())
     }
 }
 
@@ -1194,6 +1266,8 @@ struct Summary {
     /// Files, and their bytes, that the receiver listed as there (`--checksum`).
     there_files: u64,
     there_bytes: u64,
+    /// Files and links that were deleted there (`--delete`).
+    deleted_files: u64,
     /// Files, and their bytes, that earlier runs delivered.
     delivered_before_files: u64,
     delivered_before_bytes: u64,
