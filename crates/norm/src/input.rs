@@ -103,7 +103,7 @@ impl Node {
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
         };
         if matches!(message.body, Body::Command(Command::Cc { .. } | Command::Flush { .. })) {
-            self.take_over(key);
+            self.take_over(key, None);
         }
         let Some(receiver) = self.receivers.get_mut(&key) else { return };
         let core = &mut self.core;
@@ -126,17 +126,26 @@ impl Node {
         }
         receiver.greeted(core);
         receiver.reseat(core);
-        if matches!(message.body, Body::Info(_)) {
-            self.take_over(key);
+        if let (Body::Info(_), Some(number)) = (&message.body, number) {
+            self.take_over(key, Some(number));
         }
         self.free_places();
     }
 
-    /// Resumes objects of senders that are gone, if this one offers the same.
-    fn take_over(&mut self, key: SenderId) {
-        let fresh = self.receivers.get(&key).map(|it| it.fresh(&self.core));
-        for (number, identity, former) in fresh.unwrap_or_default() {
+    /// Resumes objects of senders that are gone, if this one offers the same: the object of this
+    /// number, or some of those that wait, in turn.
+    fn take_over(&mut self, key: SenderId, number: Option<u64>) {
+        let Some(receiver) = self.receivers.get_mut(&key) else { return };
+        let fresh = receiver.fresh(&self.core, number);
+        if fresh.is_empty() {
+            return;
+        }
+        for (number, identity, former) in fresh {
             self.take_object_over(key, number, &identity, former);
+        }
+        if let Some(receiver) = self.receivers.get_mut(&key) {
+            receiver.settle(&mut self.core);
+            receiver.greeted(&mut self.core);
         }
     }
 
@@ -173,8 +182,6 @@ impl Node {
             (Some(object), None) => object.resume_late(core, waits),
             (None, _) => {}
         }
-        receiver.settle(core);
-        receiver.greeted(core);
     }
 
     /// Begins the session of a sender, if there is none; one that restarted gets a new session.

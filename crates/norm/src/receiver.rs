@@ -117,6 +117,8 @@ pub(crate) struct Receiver {
     timing: Timing,
     scheme: Scheme,
     objects: BTreeMap<u64, Incoming>,
+    /// Number from which on objects may resume others next.
+    fresh_from: u64,
     numbers: Numbers,
     /// Position up to which everything should have arrived.
     reach: Reach,
@@ -164,6 +166,7 @@ impl Receiver {
             timing: Timing::new(message::rtt(header.grtt), header),
             scheme: Scheme::ReedSolomon8,
             objects: BTreeMap::new(),
+            fresh_from: 0,
             numbers: Numbers::default(),
             reach: Reach { object: 0, block: 0 },
             nack: Rounds::default(),

@@ -176,6 +176,7 @@ impl Sender {
         }
         self.start_congestion_control(core);
         self.probe.interval = Duration::ZERO;
+        self.probe.doubts_since = None;
         self.probe.due = true;
         self.base.want(&mut core.shared, Class::Control);
     }

@@ -35,9 +35,10 @@ impl Stored {
 
     /// Adds a file.
     pub(super) fn add(&mut self, identity: &Identity, origin: Origin) {
-        let key = identity.key();
-        self.files.retain(|(other, _)| *other != key);
-        self.files.push_back((key, origin));
+        let file = (identity.key(), origin);
+        // Senders name any of the objects that it was.
+        self.files.retain(|other| *other != file);
+        self.files.push_back(file);
         if self.files.len() > FILES_MAX {
             self.files.pop_front();
         }

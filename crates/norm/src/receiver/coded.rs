@@ -25,6 +25,9 @@ const STORED_MAX: usize = 64;
 /// Minimum silence of a sender before another one may resume its object.
 const YIELD_LEAST: Duration = Duration::from_millis(200);
 
+/// Maximum number of objects that may resume others at a message.
+const FRESH_MAX: usize = 8;
+
 /// Object of a session that another one resumes.
 #[derive(Debug)]
 pub(crate) enum Yield {
@@ -157,13 +160,22 @@ impl Receiver {
     }
 
     /// Fresh objects that may resume others, with their identities, and the instances of the sender
-    /// that they name.
-    pub(crate) fn fresh(&self, core: &Core) -> Vec<(u64, Identity, Option<u16>)> {
-        let fresh = self.objects.iter().filter(|(_, object)| object.is_fresh(core));
+    /// that they name: the object of this number, or the next few.
+    pub(crate) fn fresh(
+        &mut self,
+        core: &Core,
+        number: Option<u64>,
+    ) -> Vec<(u64, Identity, Option<u16>)> {
+        let range = number.map_or(self.fresh_from..=u64::MAX, |number| number..=number);
+        let fresh = self.objects.range(range).filter(|(_, object)| object.is_fresh(core));
         let named = |(number, object): (&u64, &Incoming)| {
             Some((*number, object.identity()?, object.former))
         };
-        fresh.filter_map(named).collect()
+        let fresh: Vec<_> = fresh.filter_map(named).take(FRESH_MAX).collect();
+        if number.is_none() {
+            self.fresh_from = fresh.last().map_or(0, |(number, ..)| number + 1);
+        }
+        fresh
     }
 
     /// Whether another session may resume one of the objects.

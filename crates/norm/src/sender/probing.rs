@@ -212,18 +212,22 @@ impl Sender {
     /// Whether a round trip of the only receiver has to be confirmed by another probe, which is sent
     /// at once: a probe that a link held back during an outage looks like a long way.
     fn doubts(&mut self, core: &mut Core, now: Time, took: Duration) -> bool {
-        if self.is_group || self.is_idle() {
-            return false;
+        let is_odd = !self.is_group && self.transmission.grtt.is_odd(took);
+        if self.is_idle() {
+            return is_odd;
         }
         match self.probe.doubts_since {
-            None if self.transmission.grtt.is_odd(took) => {
+            None if is_odd => {
                 self.probe.doubts_since = Some(now);
-                self.probe.due = true;
-                self.base.want(&mut core.shared, Class::Control);
+                // There must not be more probes than usual (§5.5.2.1).
+                if now.since(self.probe.sent_at) >= PROBES_APART {
+                    self.probe.due = true;
+                    self.base.want(&mut core.shared, Class::Control);
+                }
                 true
             }
             // A reply to an earlier probe.
-            Some(since) if took > now.since(since) => self.transmission.grtt.is_odd(took),
+            Some(since) if took > now.since(since) => is_odd,
             _ => {
                 self.probe.doubts_since = None;
                 false
