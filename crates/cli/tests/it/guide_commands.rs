@@ -162,7 +162,7 @@ fn commands_of_send_a_file_deliver() {
     script += "mkdir -p outbox/urgent; cp notes.txt outbox/a.log; cp notes.txt outbox/urgent\n";
     script += &format!("{} &\n", block("slowlight send --watch outbox").trim_end());
     script += "until cmp outbox/sent/a.log inbox/a.log; do sleep 0.1; done\n\
-               cmp outbox/sent/urgent/notes.txt inbox/urgent/notes.txt\n\
+               until cmp outbox/sent/urgent/notes.txt inbox/urgent/notes.txt; do sleep 0.1; done\n\
                slowlight status; kill %2; wait %2\n";
     script += &block("# The first line").replace("--listen :6003 | tar x\n", STREAM);
     script += "\nuntil diff -r photos third/photos; do sleep 0.1; done\n";
