@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use engine::FileName;
-use tree::{Entry, List, Scan, folders_above};
+use tree::{Entry, Kind, List, Scan, folders_above};
 
 use super::requests::{Action, request};
 use super::{Counts, SendBatch};
@@ -55,11 +55,8 @@ impl Lists {
         stop: &AtomicBool,
     ) -> Option<Counts> {
         let parts = parts(job);
-        let is_there = |entry: &Entry| {
-            let list = top(parts, entry).and_then(|name| Some((self.0.get(name)?, name)));
-            // One that cannot be read any more is named when it is sent.
-            list.is_some_and(|(list, name)| list.has(entry, name, stop).unwrap_or(false))
-        };
+        // One that cannot be read any more is named when it is sent.
+        let is_there = |entry: &Entry| self.has(parts, entry, stop).unwrap_or(false);
         let is_stopped = || stop.load(Ordering::Relaxed);
         let found = scan.entries.iter().map(|entry| !is_stopped() && is_there(entry));
         let found: Vec<bool> = found.collect();
@@ -92,10 +89,15 @@ impl Lists {
     ) -> Option<&'a Entry> {
         let parts = parts(job);
         entries.find(|entry| {
-            let list = top(parts, entry).and_then(|name| Some((self.0.get(name)?, name)));
-            let has = |(list, name): (&List, _)| list.has(entry, name, stop).unwrap_or(false);
-            entry.kind != tree::Kind::Directory && list.is_some_and(|list| !has(list))
+            entry.kind != Kind::Directory && self.has(parts, entry, stop) == Some(false)
         })
+    }
+
+    /// Whether the receiver has an entry, as far as this end can read it; `None` if no list is
+    /// about its name.
+    fn has(&self, parts: usize, entry: &Entry, stop: &AtomicBool) -> Option<bool> {
+        let name = top(parts, entry)?;
+        Some(self.0.get(name)?.has(entry, name, stop).unwrap_or(false))
     }
 
     /// Forgets what other lists do not have, or have with another content, time or permissions.

@@ -302,7 +302,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
         leave(driver, &client.to_cancel(), client.job.options.light_time())?;
     }
     drop(runner);
-    if matches!(client.phase, Phase::Over(..)) && client.failed == 0 {
+    if client.is_delivered() {
         place.forget();
     }
     if let Some((loss, segments)) = client.loss {
@@ -311,8 +311,7 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     if client.is_proven() {
         choice::remember(client.job.ends.to, &client.job.options.full_protocol()?);
     }
-    let is_over = matches!(client.phase, Phase::Over(..)) && client.failed == 0;
-    if let Some(deletion) = deletion.filter(|_| is_over) {
+    if let Some(deletion) = deletion.filter(|_| client.is_delivered()) {
         client.delete(deletion, &stop);
     }
     client.end()
@@ -1124,9 +1123,13 @@ impl Client {
 
     /// Whether the receiver confirmed the whole batch.
     fn is_proven(&self) -> bool {
-        let is_over = matches!(self.phase, Phase::Over(..)) && self.failed == 0;
         let is_alone = self.watch.is_quick && self.job.ends.group.is_none();
-        is_over && is_alone && self.is_confirmed && self.delivered > 0
+        self.is_delivered() && is_alone && self.is_confirmed && self.delivered > 0
+    }
+
+    /// Whether every pack was sent, and none failed.
+    const fn is_delivered(&self) -> bool {
+        matches!(self.phase, Phase::Over(..)) && self.failed == 0
     }
 
     /// Transfers to cancel at the peer if this process ends now; none if the same command resumes
