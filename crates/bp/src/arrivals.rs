@@ -12,7 +12,7 @@ use engine::{
 };
 
 use super::blocks::{Blocks, EffectDone};
-use super::layer::{Event, LinkId, Refusal, TransferId};
+use super::layer::{Event, Identity, LinkId, Refusal, TransferId};
 use super::neighbours::Neighbours;
 
 /// Prefix of the names of files handed to the agent.
@@ -110,8 +110,15 @@ impl<K: Copy + Ord> Arrivals<K> {
         }
     }
 
+    /// Name of a bundle to send: the same in all runs if it has an identity, otherwise a unique
+    /// one.
+    pub(super) fn name_of(&mut self, identity: Option<Identity>) -> String {
+        let again = |Identity { number, .. }| format!("{OF_LAYERS}{number:016x}");
+        identity.map_or_else(|| self.name(), again)
+    }
+
     /// A unique name.
-    pub(super) fn name(&mut self) -> String {
+    fn name(&mut self) -> String {
         self.next_name += 1;
         format!("{OF_LAYERS}{:016x}-{}", self.run, self.next_name)
     }
@@ -124,7 +131,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         }) = &effect
             && to.area() == Area::Files
         {
-            return Passed::Whole { install: *ticket, file: from.clone() };
+            return Passed::Whole { install: *ticket, file: self.blocks.scope.file(from.clone()) };
         }
         let result = self.blocks.pass(effect);
         result.map_or(Passed::On, Passed::Completed)

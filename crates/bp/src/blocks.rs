@@ -10,6 +10,7 @@ use engine::{
 };
 
 use super::layer::{Content, Outgoing};
+use super::scope::Scope;
 
 /// First number of files and tickets of this layer; numbers of the store and of the engine are
 /// below.
@@ -49,6 +50,8 @@ pub(super) type EffectDone = (Ticket, EffectResult);
 /// Bundles that the engine reads, and the effects of the layer.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
+    /// Mark of the engine's files and records.
+    pub(super) scope: Scope,
     effects: VecDeque<Effect>,
     composed: BTreeMap<u64, Composed>,
     uses: BTreeMap<Ticket, Use>,
@@ -114,42 +117,29 @@ impl Blocks {
 
     /// Passes an effect of the engine on to the store, or completes it.
     pub(super) fn pass(&mut self, effect: Effect) -> Option<EffectDone> {
-        let Effect::Store(store) = &effect else {
-            self.effects.push_back(effect);
-            return None;
-        };
-        match store {
-            StoreEffect::Open { ticket, name, .. } => match number(name) {
-                Some(number) => self.open(number, *ticket),
-                None => {
-                    self.effects.push_back(effect);
-                    None
+        match &effect {
+            Effect::Store(StoreEffect::Open { ticket, name, .. }) => {
+                if let Some(number) = number(name) {
+                    return self.open(number, *ticket);
                 }
-            },
-            StoreEffect::Read { ticket, file, offset, len } if file.0 >= OURS => {
-                self.read(file.0 - OURS, *ticket, *offset, *len)
             }
-            StoreEffect::Work { ticket, file, work } if file.0 >= OURS => {
-                self.compute(file.0 - OURS, *ticket, work.clone())
+            Effect::Store(StoreEffect::Read { ticket, file, offset, len }) if file.0 >= OURS => {
+                return self.read(file.0 - OURS, *ticket, *offset, *len);
             }
-            StoreEffect::Close { file } if file.0 >= OURS => {
+            Effect::Store(StoreEffect::Work { ticket, file, work }) if file.0 >= OURS => {
+                return self.compute(file.0 - OURS, *ticket, work.clone());
+            }
+            Effect::Store(StoreEffect::Close { file }) if file.0 >= OURS => {
                 let composed = self.composed.remove(&(file.0 - OURS));
                 if let Some(file) = composed.and_then(|composed| composed.file) {
                     self.close(file);
                 }
-                None
+                return None;
             }
-            StoreEffect::Read { .. }
-            | StoreEffect::Close { .. }
-            | StoreEffect::Write { .. }
-            | StoreEffect::Sync { .. }
-            | StoreEffect::Work { .. }
-            | StoreEffect::Filestore { .. }
-            | StoreEffect::Index { .. } => {
-                self.effects.push_back(effect);
-                None
-            }
+            Effect::Store(_) | Effect::Path(_) | Effect::Stream(_) => {}
         }
+        self.effects.push_back(self.scope.effect(effect));
+        None
     }
 
     fn open(&mut self, number: u64, theirs: Ticket) -> Option<EffectDone> {
@@ -218,6 +208,10 @@ impl Blocks {
     /// Handles a completion of the store; returns the resulting completion for the engine, if any.
     pub(super) fn completed(&mut self, ticket: Ticket, result: EffectResult) -> Option<EffectDone> {
         if ticket.0 < OURS {
+            let result = result.map(|completion| match completion {
+                Completion::Records(records) => Completion::Records(self.scope.records(records)),
+                other => other,
+            });
             return Some((ticket, result));
         }
         match (self.uses.remove(&ticket)?, result) {
@@ -398,7 +392,7 @@ mod tests {
         let in_file = Content::File { name: file, offset: 2, len: 7 };
         for payload in [Content::Bytes(Bytes::from_static(b"payload")), in_file] {
             let (head, tail) = (Bytes::from_static(b"head"), Bytes::from_static(b"tail"));
-            let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
+            let name = blocks.add(Outgoing { head, payload, tail, reliable: true, identity: None });
             let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
             let mut done = |blocks: &mut Blocks, effect: StoreEffect| {
                 blocks.pass(effect.into()).or_else(|| {
@@ -422,7 +416,7 @@ mod tests {
         let payload = FileName::spool("bp/none").unwrap();
         let payload = Content::File { name: payload, offset: 0, len: 9 };
         let (head, tail) = (Bytes::new(), Bytes::new());
-        let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
+        let name = blocks.add(Outgoing { head, payload, tail, reliable: true, identity: None });
         let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
         assert_eq!(blocks.pass(open.into()), None);
         let ticket = blocks.poll_effect().unwrap().ticket().unwrap();

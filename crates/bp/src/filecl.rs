@@ -26,9 +26,11 @@ use super::agent;
 use super::arrivals::{Arrivals, Passed};
 use super::blocks::EffectDone;
 use super::layer::{
-    Command, Configured, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
+    Command, Configured, Event, Identity, Layer, LinkId, Outcome, Outgoing, Refusal, Tag,
+    TransferId,
 };
 use super::neighbours::{Bounds, Neighbours, is_up};
+use super::scope::Scope;
 
 /// An engine that sends files.
 pub trait FileEngine: Engine + Sized {
@@ -67,10 +69,12 @@ pub struct Bundle {
     pub to: PathId,
     /// File to read.
     pub source: FileName,
-    /// A unique name.
+    /// A unique name, but for another transmission of the same bundle.
     pub name: String,
     /// Whether delivery must be reliable.
     pub is_reliable: bool,
+    /// Its identity over restarts of the node.
+    pub identity: Option<Identity>,
 }
 
 /// Meaning of an engine's indication for its layer.
@@ -159,6 +163,13 @@ impl<E: FileEngine> FileCl<E> {
         Self { engine: E::of_bundles(engine, rng), arrivals, peers, neighbours }
     }
 
+    /// The layer with this name, one of several that share a store.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.arrivals.blocks.scope = Scope::of_layer(name);
+        self
+    }
+
     /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
@@ -240,9 +251,10 @@ impl<E: FileEngine> FileCl<E> {
             self.neighbours.fail(link, vec![tag]);
             return;
         };
-        let is_reliable = bundle.reliable;
-        let (source, name) = (self.arrivals.blocks.add(bundle), self.arrivals.name());
-        let bundle = Bundle { to, source: source.clone(), name, is_reliable };
+        let (is_reliable, identity) = (bundle.reliable, bundle.identity);
+        let name = self.arrivals.name_of(identity);
+        let source = self.arrivals.blocks.add(bundle);
+        let bundle = Bundle { to, source: source.clone(), name, is_reliable, identity };
         if let Some(session) = self.engine.send_bundle(now, bundle) {
             self.neighbours.started(link, session, vec![tag]);
         } else {

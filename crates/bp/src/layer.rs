@@ -82,6 +82,17 @@ pub struct Outgoing {
     /// Whether delivery must be reliable, where the layer supports both: red blocks, not green
     /// ones.
     pub reliable: bool,
+    /// Its identity over restarts of the node; `None` if it always starts over.
+    pub identity: Option<Identity>,
+}
+
+/// Identity of a bundle that is sent, over restarts of the node. The peer may have a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Number that all runs derive from the bytes of the bundle. Other nodes cannot guess it.
+    pub number: u64,
+    /// Whether an earlier run may have sent the bundle.
+    pub resumes: bool,
 }
 
 impl Outgoing {

@@ -43,6 +43,7 @@ pub mod node;
 pub mod normcl;
 pub mod pattern;
 pub mod saratogacl;
+mod scope;
 pub mod security;
 mod source;
 pub mod tcpcl;

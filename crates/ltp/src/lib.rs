@@ -86,7 +86,7 @@ pub use self::indication::{
 };
 pub use self::profile::profile;
 pub use self::records::{RECORD_PREFIX, SPOOL_PREFIX};
-pub use self::request::{Red, SendRequest};
+pub use self::request::{Again, Red, SendRequest};
 pub(crate) use self::session::Session;
 
 use self::core::{Alarm, Core, Job, Peer, Shared, Task};
@@ -275,6 +275,29 @@ impl Node {
     /// # Errors
     /// The request is refused; nothing was started.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<SessionId, RequestError> {
+        self.send_as(now, request, None)
+    }
+
+    /// Sends a block, all red, as a session whose number all runs of this engine derive from its
+    /// content. If another session had the number, a random one starts over.
+    ///
+    /// # Errors
+    /// The request is refused; nothing was started.
+    pub fn send_again(
+        &mut self,
+        now: Time,
+        request: SendRequest,
+        again: Again,
+    ) -> Result<SessionId, RequestError> {
+        self.send_as(now, request, Some(again))
+    }
+
+    fn send_as(
+        &mut self,
+        now: Time,
+        request: SendRequest,
+        again: Option<Again>,
+    ) -> Result<SessionId, RequestError> {
         if request.name.is_empty() || request.name.len() > file::NAME_MAX {
             return Err(RequestError::Name);
         }
@@ -292,8 +315,16 @@ impl Node {
         if !self.has_room() {
             return Err(RequestError::TooManySessions);
         }
-        let (base, peer) = self.new_session(now, request.destination);
-        let sender = Sender::of_file(base, peer, request, &mut self.core);
+        let (base, mut peer) = self.new_session(now, request.destination);
+        let wanted = again.map(|again| (self.id_of(again.number), again.resumes));
+        let wanted = wanted.filter(|(id, _)| self.is_free(*id));
+        if let Some((id, _)) = wanted {
+            peer.session = id;
+        }
+        let mut sender = Sender::of_file(base, peer, request, &mut self.core);
+        if wanted.is_some_and(|(_, resumes)| resumes) {
+            sender.go_on();
+        }
         Ok(self.begin(sender))
     }
 
@@ -404,15 +435,25 @@ impl Node {
 
     /// Random session number that is not in use (RFC 5326 §9.1).
     pub(crate) fn new_id(&mut self) -> SessionId {
-        let originator = self.core.config.engine;
-        let (least, most) = self.core.config.session_numbers();
         loop {
-            let number = least + self.core.rng.below(most - least);
-            let id = SessionId { originator, number };
-            if !self.by_id.contains_key(&id) && !self.closed.contains(&id) {
+            let number = self.core.rng.next_u64();
+            let id = self.id_of(number);
+            if self.is_free(id) {
                 return id;
             }
         }
+    }
+
+    /// Session whose number, within the configured bounds, a number of 64 bits stands for.
+    fn id_of(&self, number: u64) -> SessionId {
+        let (least, most) = self.core.config.session_numbers();
+        let above = (u128::from(number) * u128::from(most - least)) >> 64;
+        SessionId { originator: self.core.config.engine, number: least + above as u64 }
+    }
+
+    /// Whether no session has this number, and none that is remembered had it.
+    fn is_free(&self, id: SessionId) -> bool {
+        !self.by_id.contains_key(&id) && !self.closed.contains(&id)
     }
 
     fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {

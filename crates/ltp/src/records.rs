@@ -1,8 +1,8 @@
 //! Records of sessions: of receptions in part, of files being sent, and of complete files.
 //!
 //! A sender does not retransmit data that a report claimed. So a report that claims a part leaves
-//! when that part is on record. A restarted engine goes on with a file, and cancels sessions of
-//! other kinds: their records hold nothing.
+//! when that part is on record. A restarted engine goes on with a working file, and cancels
+//! sessions whose data is in memory: their records hold nothing.
 
 use bytes::Bytes;
 use engine::{FileName, FilestoreRequest, IndexRequest};
@@ -35,7 +35,7 @@ pub(crate) const SENT_PREFIX: &str = "ltps-";
 
 /// Records that the file of a session is complete.
 pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
-    if !core.config.journal || core.blocks.is_some() {
+    if !core.config.journal {
         return;
     }
     let (value, oldest) = core.done.add(id, red, core.config.limits.closed);

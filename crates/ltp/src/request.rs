@@ -14,6 +14,16 @@ pub enum Red {
     None,
 }
 
+/// Number by which the receiver recognises a block that a restarted sender sends again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// Number from which that of the session is derived. No other block has it, and others cannot
+    /// guess it (RFC 5326 §9.1).
+    pub number: u64,
+    /// Whether an earlier run may have sent a part: the receiver is asked what it has.
+    pub resumes: bool,
+}
+
 /// Request to send a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {

@@ -160,6 +160,12 @@ impl Sender {
         sender
     }
 
+    /// Continues a block of an earlier run of which the receiver may have a part: its last byte
+    /// requests a report.
+    pub(crate) fn go_on(&mut self) {
+        self.is_resumed = self.color == Red::All;
+    }
+
     /// Whether an earlier run began it with this request.
     pub(crate) fn continues(&self, request: &SendRequest) -> bool {
         let kept = self.kept.as_ref().filter(|_| self.is_resumed);
@@ -271,8 +277,16 @@ impl Sender {
             self.start(core);
             return;
         }
-        let skip = if self.is_resumed { len } else { 0 };
-        let Some(source) = Source::new(file, Some(len), skip, ChecksumType::Crc32c) else { return };
+        // The checksum of the whole file is in its description.
+        let (checksum, skip) = match (self.layout.is_described(), self.is_resumed) {
+            (true, true) => (ChecksumType::Crc32c, len),
+            (true, false) => (ChecksumType::Crc32c, 0),
+            (false, _) => (ChecksumType::Null, 0),
+        };
+        let Some(mut source) = Source::new(file, Some(len), skip, checksum) else { return };
+        if self.is_resumed && !self.layout.is_described() {
+            source.skip_to(self.layout.asks_from(len));
+        }
         match &mut self.kept {
             Some(sending)
                 if self.is_resumed && (sending.len, sending.modified) != (len, modified) =>
@@ -663,7 +677,7 @@ impl Sender {
         let (mut last, mut has_rest) = (None, false);
         let sent = gaps.into_iter().flat_map(|(start, end)| source.sent_of(start, end));
         for (start, end) in sent.collect::<Vec<_>>() {
-            if self.is_resumed && end == content {
+            if self.is_resumed && end >= self.layout.asks_from(content) {
                 // Perhaps an earlier run did not send it: it is not lost.
                 source.repeat(start, end, max);
                 has_rest = true;

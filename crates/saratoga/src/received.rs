@@ -21,8 +21,7 @@ pub(crate) fn key(number: u32, identity: &[u8]) -> ReceivedKey {
 
 /// Records that the file of a session was received.
 pub(crate) fn record(core: &mut Core, key: ReceivedKey, len: u64) {
-    // Bundles are recorded by the agent that receives them.
-    if !core.config.journal.enabled || core.takes_bundles {
+    if !core.config.journal.enabled {
         return;
     }
     let (value, oldest) = core.received.add(key, len, core.config.limits.closed);

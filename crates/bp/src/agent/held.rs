@@ -52,6 +52,8 @@ pub(super) struct Held {
     pub(super) waits: bool,
     /// Whether an effect of the store is pending.
     pub(super) storing: bool,
+    /// Whether an earlier run stored it.
+    pub(super) is_restored: bool,
 }
 
 /// Arrival of a bundle at this node.
@@ -123,6 +125,7 @@ impl Held {
             delivering: false,
             waits: false,
             storing: false,
+            is_restored: false,
         }
     }
 

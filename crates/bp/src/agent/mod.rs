@@ -160,7 +160,9 @@ impl Agent {
         let planned = Planned::new(&config);
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
         Self {
-            restart: Restart::new(&config),
+            custodies: Custodies::new(&mut rng),
+            vectors: Vectors::new(&mut rng),
+            restart: Restart::new(&config, rng.next_u64()),
             store,
             config,
             bundles: BTreeMap::new(),
@@ -172,8 +174,6 @@ impl Agent {
             shares: Shares::default(),
             joins: Joins::default(),
             summing: BTreeMap::new(),
-            custodies: Custodies::new(&mut rng),
-            vectors: Vectors::new(&mut rng),
             forwarder: Forwarder::default(),
             planned,
             users: Users::default(),

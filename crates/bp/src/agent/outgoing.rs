@@ -7,7 +7,7 @@
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectResult, FileId, OpenMode, Time};
 
-use super::super::layer::{Command, Content, Outgoing, Tag};
+use super::super::layer::{Command, Content, Identity, Outgoing, Tag};
 use super::head::{Check, Departure, Head};
 use super::join::part as part_of;
 use super::store::Job;
@@ -29,6 +29,9 @@ pub(super) enum Retry {
 /// Fragments of [`Config::fragment`](super::Config::fragment) in transit over a link at one time.
 /// The next one waits for the end of one of them, and bundles of higher priority go first.
 const FRAGMENTS: usize = 2;
+
+/// Payload up to which a bundle always starts over: it costs less than to continue it.
+const ALWAYS_WHOLE: u64 = 64 << 10;
 
 /// Next transmission of a bundle.
 #[derive(Debug)]
@@ -211,7 +214,7 @@ impl Agent {
         let Some(held) = self.bundles.get(&number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());
-            return self.hand_over(at, tag, &head, payload, tail);
+            return self.hand_over(at, tag, number, &head, payload, tail);
         };
         let payload = part_of(&held.payload, start, end - start);
         let is_last = end == held.payload.len();
@@ -232,14 +235,30 @@ impl Agent {
                     check.update(bytes);
                 }
                 let blocks = if is_last { held.tail.to_vec() } else { Vec::new() };
-                self.hand_over(at, tag, &head, payload, check.tail(blocks));
+                self.hand_over(at, tag, number, &head, payload, check.tail(blocks));
             }
         }
     }
 
-    fn hand_over(&mut self, at: LinkRef, tag: Tag, head: &Head, payload: Content, tail: Bytes) {
+    fn hand_over(
+        &mut self,
+        at: LinkRef,
+        tag: Tag,
+        number: u64,
+        head: &Head,
+        payload: Content,
+        tail: Bytes,
+    ) {
         let head = head.encode().into();
-        let bundle = Outgoing { head, payload, tail, reliable: true };
+        let mut bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
+        let held = self.bundles.get(&number).filter(|held| !held.head.is_anonymous());
+        if let Some(held) = held
+            && self.config.persistent
+            && bundle.payload.len() > ALWAYS_WHOLE
+        {
+            let resumes = held.is_restored;
+            bundle.identity = Some(Identity { number: self.secret().number_of(&bundle), resumes });
+        }
         self.command(at.layer, Command::Send { link: at.link, tag, bundle });
     }
 
@@ -281,7 +300,7 @@ impl Agent {
             return self.pump_freed(now);
         }
         let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));
-        self.hand_over(at, tag, &head, part, check.tail(Vec::new()));
+        self.hand_over(at, tag, number, &head, part, check.tail(Vec::new()));
     }
 
     /// Records the part a neighbour acknowledged and keeps after its link broke (RFC 5050 §5.8, RFC

@@ -17,6 +17,7 @@ const GONE: u8 = 2;
 const USED: u8 = 3;
 const CLOCKS: u8 = 4;
 const REQUEST: u8 = 5;
+const SECRET: u8 = 6;
 
 /// Places of a payload.
 const IN_RECORD: u8 = 0;
@@ -56,6 +57,8 @@ pub(super) enum Record {
     Clocks(Clocks),
     /// Request by which a user sent a bundle.
     Request(RequestRecord),
+    /// Secret behind the numbers of transmissions.
+    Secret(u64),
 }
 
 /// A user's request, and the bundle that it sent.
@@ -146,6 +149,10 @@ impl Record {
                 out.option(*dtn_ms);
             }
             Self::Request(request) => request.encode(&mut out),
+            Self::Secret(secret) => {
+                out.u8(SECRET);
+                out.u64(*secret);
+            }
         }
         out.finish()
     }
@@ -174,6 +181,7 @@ impl Record {
                 dtn_ms: fields.option()?,
             }),
             REQUEST => Self::Request(RequestRecord::decode(&mut fields)?),
+            SECRET => Self::Secret(fields.u64()?),
             _ => return None,
         };
         fields.is_empty().then_some(record)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use engine::{Completion, EffectResult, EntryKind, FileName, Time};
+use sha2::{Digest as _, Sha256};
 
 use super::clock::Life;
 use super::head::Head;
@@ -12,6 +13,7 @@ use super::record::{HeldRecord, Payload, Record, RequestRecord};
 use super::store::{Job, Store};
 use super::{Agent, Config, Content, Held, Indication, Priority};
 use crate::codec::bp7::Reason;
+use crate::layer::Outgoing;
 
 /// State of the recovery. Bundles are accepted only when it is complete.
 #[derive(Debug)]
@@ -24,13 +26,38 @@ pub(super) struct Restart {
     files: BTreeMap<String, u64>,
     /// Clock of records, which goes on from run to run.
     pub(super) life: Life,
+    secret: Secret,
+}
+
+/// Secret from which the numbers of transmissions are derived. Whoever knows the number of a
+/// session can disturb it (RFC 5326 §9.1).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Secret {
+    value: u64,
+    is_recorded: bool,
+}
+
+impl Secret {
+    /// Number of a transmission of these bytes. The payload need not be read: a source gives no
+    /// two bundles the same head. Bundles without a source may have the same.
+    pub(super) fn number_of(self, bundle: &Outgoing) -> u64 {
+        let mut sum = Sha256::new();
+        sum.update(self.value.to_be_bytes());
+        sum.update(&bundle.head);
+        sum.update(bundle.payload.len().to_be_bytes());
+        sum.update(&bundle.tail);
+        let sum: [u8; 32] = sum.finalize().into();
+        let (number, _) = sum.split_first_chunk().expect("a hash has more than 8 bytes");
+        u64::from_be_bytes(*number)
+    }
 }
 
 impl Restart {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config, secret: u64) -> Self {
         let (is_ready, has_files, has_records) = (false, false, !config.persistent);
         let life = Life::new(config.clock);
-        Self { is_ready, has_files, has_records, files: BTreeMap::new(), life }
+        let secret = Secret { value: secret, is_recorded: false };
+        Self { is_ready, has_files, has_records, files: BTreeMap::new(), life, secret }
     }
 }
 
@@ -50,6 +77,7 @@ impl Agent {
             }
             (_, Ok(Completion::Records(records))) => {
                 self.resume_clocks(now, &records);
+                self.resume_secret(&records);
                 let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
                 let mut payloads = self.payloads(&records);
                 for (key, value) in records {
@@ -75,7 +103,9 @@ impl Agent {
                         Some(Record::Used(used)) => self.numbers.resume(used),
                         Some(Record::Request(request)) => requests.push((number, request)),
                         // An unreadable record is useless, and harmless.
-                        Some(Record::Clocks(_)) | None => self.store.remove(number),
+                        Some(Record::Clocks(_) | Record::Secret(_)) | None => {
+                            self.store.remove(number);
+                        }
                     }
                 }
                 // Their bundles were discarded, or never acknowledged.
@@ -114,6 +144,24 @@ impl Agent {
             let first = numbers.max().map_or(0, |number| number.saturating_add(1));
             self.restart.life.resume(now, &self.config, before, first);
         }
+    }
+
+    fn resume_secret(&mut self, records: &[(String, Bytes)]) {
+        let own = self.store.secret_key();
+        let secret = records.iter().find(|(key, _)| *key == own);
+        if let Some(Record::Secret(secret)) = secret.and_then(|(_, value)| Record::decode(value)) {
+            self.restart.secret = Secret { value: secret, is_recorded: true };
+        }
+    }
+
+    /// The secret, which is recorded when it is first used.
+    pub(super) fn secret(&mut self) -> Secret {
+        let Secret { value, is_recorded } = self.restart.secret;
+        if !is_recorded {
+            self.restart.secret.is_recorded = true;
+            self.store.put_secret(Record::Secret(value).encode());
+        }
+        self.restart.secret
     }
 
     /// Recovers requests of bundles that are held or remembered.
@@ -168,6 +216,7 @@ impl Agent {
                 ..Arrival::default()
             },
             custody: has_custody.then(|| self.new_custody(number)),
+            is_restored: true,
             ..content
         };
         self.insert(number, Box::new(held));

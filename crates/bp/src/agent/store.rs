@@ -212,6 +212,16 @@ impl Store {
         self.effects.index(job, IndexRequest::Put { key: self.key(number), value });
     }
 
+    /// Stores the secret of the agent.
+    pub(super) fn put_secret(&mut self, value: Bytes) {
+        self.effects.index(Job::Forget, IndexRequest::Put { key: self.secret_key(), value });
+    }
+
+    /// Key of the record of the secret.
+    pub(super) fn secret_key(&self) -> String {
+        format!("{}-secret", self.directory.path())
+    }
+
     /// Stores the record of the clocks.
     pub(super) fn put_clocks(&mut self, value: Bytes) {
         self.effects.index(Job::Forget, IndexRequest::Put { key: self.clocks_key(), value });

@@ -19,7 +19,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use ::ltp::segment::{AGGREGATION_SERVICE, CancelReason, End, SessionId, Unit};
-use ::ltp::{self, Finished, Indication, Red, SendRequest};
+use ::ltp::{self, Again, Finished, Indication, Red, SendRequest};
 use bytes::{Bytes, BytesMut};
 use engine::{
     Deadline, Effect, Engine, Input, PathEvent, PathId, Rng, Ticket, Time, Timers, Transmit, TxBuf,
@@ -34,10 +34,11 @@ pub use super::neighbours::Statistics;
 use self::receiving::Incoming;
 use super::blocks::Blocks;
 use super::layer::{
-    Command, Configured, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Remote, Tag,
-    TransferId,
+    Command, Configured, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Refusal,
+    Remote, Tag, TransferId,
 };
 use super::neighbours::{Bounds, Neighbours, is_up};
+use super::scope::Scope;
 
 /// Short bundles collected for a common block.
 #[derive(Debug, Default)]
@@ -96,6 +97,13 @@ impl Ltpcl {
             timers: Timers::new(),
             next_transfer: 0,
         }
+    }
+
+    /// The layer with this name, one of several that share a store.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.blocks.scope = Scope::of_layer(name);
+        self
     }
 
     /// Counters.
@@ -198,11 +206,17 @@ impl Ltpcl {
         let started = match bytes {
             Some(bytes) => self.ltp.send_bytes(now, engine, BUNDLE_SERVICE, bytes, red),
             None => {
+                let identity = bundle.identity;
                 let source = self.blocks.add(bundle);
                 let name = "bundle".to_owned();
                 let request = SendRequest { destination: engine, source, name, red };
                 let source = request.source.clone();
-                let started = self.ltp.send(now, request);
+                let started = match identity {
+                    Some(Identity { number, resumes }) => {
+                        self.ltp.send_again(now, request, Again { number, resumes })
+                    }
+                    None => self.ltp.send(now, request),
+                };
                 if started.is_err() {
                     self.blocks.forget(&source);
                 }

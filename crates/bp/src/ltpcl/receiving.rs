@@ -63,6 +63,7 @@ impl Ltpcl {
         let Block { id, service, content, .. } = block;
         match content {
             BlockContent::File(name, len) => {
+                let name = self.blocks.scope.file(name);
                 let rest = Rest::of_file(name.clone(), len);
                 self.incoming.insert(id, Incoming::new(link, Some(name), rest));
             }

@@ -9,11 +9,12 @@ use proptest::prelude::*;
 use super::{Aggregation, Color, Config, Limits, Ltpcl, Peer, Sharing};
 use crate::codec::bp7::Eid;
 use crate::layer::{
-    Command, Configured, Content, Event, LinkId, Outcome, Refusal, Remote, Tag, TransferId,
+    Command, Configured, Content, Event, Layer, LinkId, Outcome, Refusal, Remote, Tag, TransferId,
 };
 use crate::tests::hub::Hub;
 use crate::tests::pair::{
-    Chance, LINK, PATH, Pair, assert_arrive, bytes, content, files, in_file, whole,
+    Chance, LINK, PATH, Pair, assert_arrive, assert_continues, bytes, content, files, in_file,
+    whole,
 };
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -25,13 +26,20 @@ fn config(engine: u64) -> Config {
     Config { ltp, peers, ..Config::default() }
 }
 
+fn layer_of(config: Config, seed: u64) -> Box<dyn Layer> {
+    let rng = Rng::new(seed, &format!("ltp {}", config.ltp.engine));
+    Box::new(Ltpcl::new(config, rng).named("ltp"))
+}
+
 fn pair_with(change: impl Fn(Config) -> Config, seed: u64) -> Pair {
     let info = PathInfo { owlt: Some(Duration::from_millis(10)), ..PathInfo::datagram(1472) };
-    let layer = |engine| {
-        let rng = Rng::new(seed, &format!("ltp {engine}"));
-        Box::new(Ltpcl::new(change(config(engine)), rng)) as _
-    };
+    let layer = |engine| layer_of(change(config(engine)), seed);
     Pair::new([layer(1), layer(2)], info, seed)
+}
+
+#[test]
+fn long_bundles_continue_after_a_restart() {
+    assert_continues(|n, seed| layer_of(config(n as u64 + 1), seed));
 }
 
 fn sharing(form: Sharing) -> Aggregation {

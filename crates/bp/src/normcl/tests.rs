@@ -344,7 +344,7 @@ impl Group {
 fn a_bundle_is_sent_once_to_a_whole_group() {
     let mut group = Group::new();
     let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
-    let bundle = Outgoing { head, payload: content(100_000), tail, reliable: true };
+    let bundle = Outgoing { head, payload: content(100_000), tail, reliable: true, identity: None };
     group.layers[0].command(group.now, Command::Send { link: LINK, tag: Tag(1), bundle });
     let steps = (0..20_000).take_while(|_| group.step()).count();
     assert!(steps < 20_000, "it comes to rest");

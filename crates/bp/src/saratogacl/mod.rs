@@ -1,8 +1,9 @@
 //! Convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of
 //! the bundle type. See [`filecl`].
 //!
-//! Regardless of its settings, the engine uses version 1, keeps no journal, and lets peers put
-//! only bundles.
+//! Regardless of its settings, the engine uses version 1, and lets peers put only bundles. Its
+//! journal lets a restarted node receive the rest of a long bundle. A restarted sender repeats
+//! name, checksum and session number, by which the peer recognises the bundle.
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +27,6 @@ impl FileEngine for saratoga::Node {
 
     fn of_bundles(mut config: saratoga::Config, rng: Rng) -> Self {
         config.permissions = saratoga::Permissions { put: true, get: false, delete: false };
-        // An incomplete bundle is sent again after a restart, under another name.
-        config.journal.enabled = false;
         config.version = saratoga::Version::V1;
         Self::for_bundles(config, rng)
     }
@@ -37,9 +36,12 @@ impl FileEngine for saratoga::Node {
     }
 
     fn send_bundle(&mut self, now: Time, bundle: Bundle) -> Option<SessionId> {
-        let Bundle { to, source, name, is_reliable } = bundle;
+        let Bundle { to, source, name, is_reliable, identity } = bundle;
         let put = if is_reliable { Put::Push } else { Put::Blind };
-        self.put_bundle(now, PutRequest { put, ..PutRequest::new(to, source, name) }).ok()
+        let session = identity.map(|identity| identity.number as u32);
+        let resumes = identity.is_some_and(|identity| identity.resumes);
+        let request = PutRequest { put, session, resumes, ..PutRequest::new(to, source, name) };
+        self.put_bundle(now, request).ok()
     }
 
     fn cancel_bundle(&mut self, now: Time, session: SessionId) -> bool {

@@ -6,20 +6,29 @@ use ::saratoga::packet::{Content as Kind, Packet, StatusCode};
 use engine::{FileName, PathInfo, Rng};
 
 use super::{Config, SaratogaCl};
-use crate::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
+use crate::layer::{Command, Content, Event, Layer, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::tests::hub::{self, Hub};
-use crate::tests::pair::{LINK, PATH, Pair, assert_arrive, bytes, content, files, whole};
+use crate::tests::pair::{
+    LINK, PATH, Pair, assert_arrive, assert_continues, bytes, content, files, whole,
+};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
+
+fn layer(number: usize, seed: u64) -> Box<dyn Layer> {
+    let config = Config { peers: [(LINK, PATH)].into(), ..Config::default() };
+    let layer = SaratogaCl::new(config, Rng::new(seed, &format!("saratoga {number}")));
+    Box::new(layer.named("saratoga"))
+}
 
 fn pair_of(seed: u64) -> Pair {
     let owlt = Some(Duration::from_millis(10));
     let info = PathInfo { owlt, rate_bps: Some(100_000_000), ..PathInfo::datagram(1472) };
-    let layer = |number| {
-        let config = Config { peers: [(LINK, PATH)].into(), ..Config::default() };
-        Box::new(SaratogaCl::new(config, Rng::new(seed, &format!("saratoga {number}")))) as _
-    };
-    Pair::new([layer(1), layer(2)], info, seed)
+    Pair::new([layer(0, seed), layer(1, seed)], info, seed)
+}
+
+#[test]
+fn long_bundles_continue_after_a_restart() {
+    assert_continues(layer);
 }
 
 #[test]

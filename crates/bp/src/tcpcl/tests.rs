@@ -225,7 +225,7 @@ impl World {
 
     fn send(&mut self, tag: u64, payload: Content) {
         let (head, tail) = (Bytes::from_static(b"head"), Bytes::from_static(b"!"));
-        let bundle = Outgoing { head, payload, tail, reliable: true };
+        let bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
         let link = self.link(0);
         let send = Command::Send { link, tag: Tag(tag), bundle };
         self.ends[0].layer.command(self.now, send);

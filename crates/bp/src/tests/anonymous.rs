@@ -24,7 +24,12 @@ fn replaced(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 /// A bundle of version 7 without a source, in both forms of the null endpoint.
-fn anonymous_seven(flags: BundleFlags, to: Eid, payload: &[u8], is_ipn: bool) -> Vec<u8> {
+pub(super) fn anonymous_seven(
+    flags: BundleFlags,
+    to: Eid,
+    payload: &[u8],
+    is_ipn: bool,
+) -> Vec<u8> {
     let primary = Primary { flags, crc: CrcType::None, report_to: node(0), ..seven(PLACE, to) };
     let source: &[u8] = if is_ipn { &[0x82, 2, 0x82, 0, 0] } else { &[0x82, 1, 0] };
     replaced(bytes_of_seven(primary, payload), &[0x82, 2, 0x82, 0x18, 66, 6], source)

@@ -77,7 +77,7 @@ impl<L: Layer> Carrier<L> {
         }
         let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"tail"));
         let payload = Content::File { name: conformance::source(), offset: 0, len: SIZE as u64 };
-        let bundle = Outgoing { head, payload, tail, reliable: true };
+        let bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
         self.is_sending = true;
         self.layer.command(now, Command::Send { link: LINK, tag: Tag(1), bundle });
         self.handle_events(now);

@@ -12,6 +12,7 @@ mod dispatch;
 mod forged;
 mod fragments;
 pub(crate) mod hub;
+mod identities;
 mod layers;
 mod mutations;
 mod nodes;

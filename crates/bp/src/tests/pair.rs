@@ -11,7 +11,7 @@ use engine::{
 
 use super::super::agent;
 use super::super::layer::{
-    Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
+    Command, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
 };
 
 /// Link of both.
@@ -32,6 +32,8 @@ pub(crate) struct End {
     pub(crate) lost: BTreeSet<usize>,
     pub(crate) is_paused: bool,
     waiting: Vec<Vec<u8>>,
+    /// Departure of its last datagram.
+    departed: Time,
 }
 
 /// Probabilities, in thousandths.
@@ -56,6 +58,8 @@ pub(crate) struct Pair {
     pub(crate) paths: [PathId; 2],
     /// Datagrams polled at one time.
     pub(crate) batch: usize,
+    /// Whether other events happen between the departures of two datagrams, as on a link.
+    pub(crate) is_paced: bool,
     flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     number: u64,
     info: PathInfo,
@@ -72,6 +76,7 @@ impl Pair {
             lost: BTreeSet::new(),
             is_paused: false,
             waiting: Vec::new(),
+            departed: Time::ZERO,
         };
         let mut pair = Self {
             now: Time::from_secs(1),
@@ -83,6 +88,7 @@ impl Pair {
             is_up: false,
             paths: [PATH; 2],
             batch: 8,
+            is_paced: false,
             flying: BTreeMap::new(),
             number: 0,
             info,
@@ -126,10 +132,40 @@ impl Pair {
     }
 
     pub(crate) fn send_from(&mut self, n: usize, tag: u64, payload: Content, reliable: bool) {
+        self.send_as(n, tag, payload, reliable, None);
+    }
+
+    fn send_as(
+        &mut self,
+        n: usize,
+        tag: u64,
+        payload: Content,
+        reliable: bool,
+        identity: Option<Identity>,
+    ) {
         // Begins like a bundle of version 7.
         let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
-        let bundle = Outgoing { head, payload, tail, reliable };
+        let bundle = Outgoing { head, payload, tail, reliable, identity };
         self.command(n, Command::Send { link: LINK, tag: Tag(tag), bundle });
+    }
+
+    /// Replaces a layer by one of the next run, with the same store.
+    fn restart(&mut self, n: usize, layer: Box<dyn Layer>) {
+        self.flying.retain(|_, (to, _)| *to != n);
+        let end = &mut self.ends[n];
+        end.layer = layer;
+        end.store.close_all();
+        end.events.retain(|event| matches!(event, Event::Sent { .. }));
+        (end.is_paused, end.waiting) = (false, Vec::new());
+        self.command(n, Command::Open { link: LINK });
+        let up = Input::Path(self.paths[n], PathEvent::Up(self.info.clone()));
+        self.ends[n].layer.handle_input(self.now, up);
+        self.drain(n);
+    }
+
+    /// Bytes sent.
+    fn bytes_sent(&self, n: usize) -> usize {
+        self.ends[n].sent.iter().map(Vec::len).sum()
     }
 
     fn fly(&mut self, from: usize, datagram: &[u8]) {
@@ -157,6 +193,7 @@ impl Pair {
             let mut tx = TxBuf::new(self.batch);
             let end = &mut self.ends[n];
             if self.is_up
+                && (!self.is_paced || end.departed <= self.now)
                 && let Some(transmit) = end.layer.poll_transmit(self.now, &mut tx)
             {
                 some = true;
@@ -168,7 +205,10 @@ impl Pair {
                 for datagram in datagrams {
                     self.fly(n, &datagram);
                 }
-                if self.now > before {
+                self.ends[n].departed = self.now;
+                if self.is_paced {
+                    self.now = before;
+                } else if self.now > before {
                     return self.drain(n);
                 }
             }
@@ -227,7 +267,9 @@ impl Pair {
             }
             let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
             let due = self.ends.iter().filter_map(|end| end.layer.poll_timeout()).map(|d| d.at);
-            let next = flying.into_iter().chain(due).min();
+            let departures = self.ends.iter().map(|end| end.departed);
+            let departures = departures.filter(|at| self.is_paced && *at > self.now);
+            let next = flying.into_iter().chain(due).chain(departures).min();
             let Some(next) = next.filter(|next| *next <= until.max(self.now)) else { break };
             self.now = self.now.max(next);
             while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
@@ -349,6 +391,42 @@ pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
     let outcomes = pair.outcomes(0);
     assert_eq!(outcomes.len(), expected.len());
     assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+}
+
+/// Checks that a long bundle continues after restarts of the first or the second, which `layer`
+/// makes again for a seed.
+pub(crate) fn assert_continues(layer: impl Fn(usize, u64) -> Box<dyn Layer>) {
+    const LEN: usize = 4_000_000;
+    let identity = |resumes| Some(Identity { number: 0x0123_4567_89ab_cdef, resumes });
+    for (n, runs, loss) in [(0, 2, 0), (0, 4, 20), (1, 2, 0), (1, 4, 20)] {
+        let owlt = Some(Duration::from_millis(10));
+        let info = PathInfo { owlt, rate_bps: Some(10_000_000), ..PathInfo::datagram(1472) };
+        let mut pair = Pair::new([layer(0, 7), layer(1, 7)], info, 7);
+        pair.is_paced = true;
+        pair.chance = Chance { loss, ..Chance::default() };
+        let content = in_file(&mut pair, LEN);
+        pair.send_as(0, 1, content.clone(), true, identity(false));
+        let piece = LEN / runs;
+        for run in 1..runs {
+            while pair.bytes_sent(0) < run * piece {
+                pair.pass(Duration::from_millis(1));
+            }
+            pair.restart(n, layer(n, run as u64 + 7));
+            if n == 0 {
+                pair.send_as(0, 1, content.clone(), true, identity(true));
+            }
+        }
+        pair.pass(Duration::from_secs(2000));
+        let case = format!("restarts of {n}, {runs} runs, loss {loss}");
+        assert!(pair.came(1) == [whole(LEN)], "{case}");
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)], "{case}");
+        // A restart costs what came after the last save, and a layer that starts over sends at least
+        // a quarter of it again.
+        let most = LEN * (1030 + loss as usize) / 1000 + (runs - 1) * 350_000;
+        let sent = pair.bytes_sent(0);
+        assert!(sent < most, "{case}: {sent} bytes of at most {most}");
+        assert_eq!(files(&pair.ends[1].store), 1, "{case}");
+    }
 }
 
 /// Payload in a file, in the store of the first.

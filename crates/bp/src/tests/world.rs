@@ -11,7 +11,8 @@ use engine::{
 
 use super::super::agent::{Agent, Config, DeliveryId, Entry, Indication, Pattern, Routing};
 use super::super::layer::{
-    Command, Content, Event, LinkId, Neighbour, Outcome, Outgoing, Refusal, Tag, TransferId,
+    Command, Content, Event, Identity, LinkId, Neighbour, Outcome, Outgoing, Refusal, Tag,
+    TransferId,
 };
 use crate::codec::bp7::{BundleId, Eid};
 
@@ -164,6 +165,8 @@ pub(super) struct World {
     pub(super) refusing: BTreeSet<usize>,
     /// Transmissions: from, to, and the bundle.
     pub(super) crossed: Vec<(usize, usize, Bytes)>,
+    /// Identities of these over restarts.
+    pub(super) identities: Vec<Option<Identity>>,
 }
 
 pub(super) fn node(number: usize) -> Eid {
@@ -219,6 +222,7 @@ impl World {
             late: Vec::new(),
             refusing: BTreeSet::new(),
             crossed: Vec::new(),
+            identities: Vec::new(),
         };
         for n in 0..world.nodes.len() {
             world.register(n);
@@ -380,6 +384,7 @@ impl World {
                 self.next += 1;
                 assert!(bytes.len() as u64 <= self.bundle_max, "{} bytes", bytes.len());
                 self.crossed.push((n, to, bytes.clone()));
+                self.identities.push(bundle.identity);
                 if self.refusing.contains(&to) {
                     let outcome = Outcome::Refused(Refusal::NotAcceptable);
                     let sent = Event::Sent { link, tag, outcome };

@@ -388,7 +388,7 @@ fn a_stranger_whose_path_becomes_a_neighbours_goes_down() {
     let datagram = [&fragment.header()[..], &[7; 300]].concat();
     layer.handle_input(now, Input::Receive(Receive::datagram(engine::PathId(2), &datagram)));
     let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
-    let bundle = Outgoing { head, payload: content(100), tail, reliable: true };
+    let bundle = Outgoing { head, payload: content(100), tail, reliable: true, identity: None };
     layer.command(now, Command::Send { link: stranger, tag: Tag(1), bundle });
     while layer.poll_indication().is_some() {}
     let remote = |_| Remote { node: Eid::ipn(2, 0), server_name: String::new(), engine: 0 };
@@ -428,7 +428,7 @@ fn bundles_that_the_system_does_not_send_fail() {
     };
     let send = |layer: &mut Udpcl, tag: u64, len: usize| {
         let (head, tail) = (Bytes::from(bytes(len)), Bytes::new());
-        let bundle = Outgoing { head, payload: content(0), tail, reliable: false };
+        let bundle = Outgoing { head, payload: content(0), tail, reliable: false, identity: None };
         layer.command(Time::ZERO, Command::Send { link: LINK, tag: Tag(tag), bundle });
     };
     // A batch of one datagram holds the first bundle, or half of the third.

@@ -152,8 +152,10 @@ impl Receiver {
     }
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
-        // From now on a later run may receive segments of the session again without harm.
-        if self.sink.file().is_some() {
+        // From now on a later run may receive segments of the session again without harm. The agent
+        // discards a copy of a bundle, which costs less if nothing of it was recorded.
+        let is_recorded = core.blocks.is_none() || self.record.is_used();
+        if self.sink.file().is_some() && is_recorded {
             records::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());
         }
         self.record.remove(core, self.base.seat.handle, self.peer.session);

@@ -111,14 +111,14 @@ impl Receiver {
 
     /// Whether a restarted engine goes on with the session. A last hop of LTP-T would not know its
     /// transfer.
-    fn can_resume(&self, core: &Core) -> bool {
-        matches!(self.sink, Sink::File(_)) && core.blocks.is_none() && self.flow.is_none()
+    fn can_resume(&self) -> bool {
+        matches!(self.sink, Sink::File(_)) && self.flow.is_none()
     }
 
     /// Parts that may be claimed: those on record. A session that a restarted engine cancels in any
     /// case may claim everything.
     pub(super) fn claimable(&self, core: &Core) -> &Ranges {
-        let is_marked = !self.can_resume(core) && !self.record.parts().is_empty();
+        let is_marked = !self.can_resume() && !self.record.parts().is_empty();
         if !core.config.journal || self.is_safe || is_marked {
             &self.ranges
         } else {
@@ -140,7 +140,7 @@ impl Receiver {
             return;
         }
         match &self.sink {
-            Sink::File(filing) if self.can_resume(core) => {
+            Sink::File(filing) if self.can_resume() => {
                 if filing.delivery.spool.is_started() {
                     self.saved_at = core.now;
                     self.save(core);
@@ -161,7 +161,7 @@ impl Receiver {
             return;
         };
         let is_due = core.now >= self.saved_at + delivery.save_wait(JournalPolicy::default());
-        if is_due && self.can_resume(core) {
+        if is_due && self.can_resume() {
             self.record_parts(core);
         }
     }
@@ -175,7 +175,7 @@ impl Receiver {
     /// Continues when the parts being saved are stored.
     pub(super) fn saved(&mut self, core: &mut Core) {
         match self.sink.delivery().map(|delivery| delivery.safe().clone()) {
-            Some(parts) if core.config.journal && self.can_resume(core) => {
+            Some(parts) if core.config.journal && self.can_resume() => {
                 self.put_record(core, parts, false);
             }
             _ => self.safe(core),
@@ -184,7 +184,7 @@ impl Receiver {
 
     /// Continues when all of the file is stored.
     pub(super) fn stored(&mut self, core: &mut Core) {
-        if self.record.is_used() && self.can_resume(core) {
+        if self.record.is_used() && self.can_resume() {
             // Otherwise a restarted engine would miss a file that has its name already.
             self.put_record(core, self.ranges.clone(), true);
         } else {
@@ -211,7 +211,7 @@ impl Receiver {
             Phase::Receiving => {
                 let red = self.extent.red.unwrap_or_default();
                 let is_recorded = self.record.parts().gaps(0, red).next().is_none();
-                if self.extent.is_mixed() && is_recorded && self.can_resume(core) {
+                if self.extent.is_mixed() && is_recorded && self.can_resume() {
                     self.safe(core);
                 }
             }

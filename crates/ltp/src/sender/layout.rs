@@ -67,6 +67,12 @@ impl Layout {
         self.is_described
     }
 
+    /// First byte that a sender sends which continues a file of `len` bytes, to request a report:
+    /// the description, or the last byte.
+    pub(super) fn asks_from(&self, len: u64) -> u64 {
+        len.saturating_sub(u64::from(!self.is_described))
+    }
+
     /// Omits the description.
     pub(super) fn set_bare(&mut self) {
         self.is_described = false;

@@ -81,8 +81,13 @@ impl Receiver {
     }
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
+        // An agent discards the copy of a bundle. If it came so fast that nothing of it was saved,
+        // that costs less than a record.
+        let is_recorded = !core.takes_bundles || !self.delivery.safe().is_empty();
         self.forget_record(core);
-        if let (Some(description), Some(end)) = (self.description.as_ref(), self.extent.end()) {
+        if is_recorded
+            && let (Some(description), Some(end)) = (self.description.as_ref(), self.extent.end())
+        {
             received::record(core, received::key(self.id.number, &description.identity), end);
         }
         self.succeed(core, now);
@@ -152,8 +157,10 @@ impl Receiver {
         self.finished(core, Err(failure));
         self.base.disarm_all(&mut core.shared);
         self.reports.clear();
-        // State is kept even when the user cancels: a later request for the file resumes.
-        let kept = self.partial().filter(|partial| !partial.ranges.is_empty());
+        // State is kept even when the user cancels: a later request for the file resumes. The agent
+        // that refuses a bundle has removed its file.
+        let is_gone = core.takes_bundles && self.delivery.step() == Step::Installing;
+        let kept = self.partial().filter(|partial| !partial.ranges.is_empty() && !is_gone);
         match kept {
             Some(partial) if self.delivery.step() != Step::Verifying => {
                 self.delivery.leave(&mut core.shared);

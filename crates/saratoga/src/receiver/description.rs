@@ -53,7 +53,7 @@ impl Description {
         };
         let (content, name) = (metadata.content, name.to_owned());
         let has_sum = checksum.is_some() && core.config.version == Version::V1;
-        let can_go_on = content == Content::File && has_sum;
+        let can_go_on = matches!(content, Content::File | Content::Bundle) && has_sum;
         let identity = identity(metadata);
         Ok(Self { content, name, destination, checksum, identity, can_go_on })
     }

@@ -97,9 +97,11 @@ impl LayerSpec for &OverFiles<SaratogaSettings> {
     }
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
-        let engine = self.saratoga(host.longest)?;
+        let mut engine = self.saratoga(host.longest)?;
+        // A store in memory is empty after a restart.
+        engine.journal.enabled &= host.memory.is_none();
         let (config, carrier) = self.over(engine, &host);
-        Ok((Box::new(SaratogaCl::new(config, host.rng)), carrier))
+        Ok((Box::new(SaratogaCl::new(config, host.rng).named(LayerSpec::name(self))), carrier))
     }
 }
 
@@ -108,6 +110,7 @@ impl OverFiles<SaratogaSettings> {
         let protocol = self.protocol("saratoga", LayerSpec::name(&self))?;
         let mut config = saratoga::Config { catch_up: CATCH_UP, ..saratoga_config(&protocol)? };
         config.limits.file = longest.bytes();
+        config.limits.partial_bytes = longest.bytes().saturating_mul(self.window as u64);
         if let Some(settings) = &self.settings {
             let mut peer = SaratogaConfig { config, ..SaratogaConfig::default() };
             let applied = settings.apply(&mut peer).and_then(|()| check_saratoga(&peer.config));
@@ -133,7 +136,7 @@ impl LayerSpec for &OverFiles<NormSettings> {
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
         let engine = self.norm(host.longest)?;
         let (config, carrier) = self.over(engine, &host);
-        Ok((Box::new(NormCl::new(config, host.rng)), carrier))
+        Ok((Box::new(NormCl::new(config, host.rng).named(LayerSpec::name(self))), carrier))
     }
 }
 

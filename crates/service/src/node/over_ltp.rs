@@ -126,7 +126,7 @@ impl LayerSpec for &OverLtp {
             limits: ltpcl::Limits { window: self.window, strangers, ..most },
         };
         let carrier = datagrams(self.listen, self.datagram, self.rate, &host.addresses());
-        Ok((Box::new(Ltpcl::new(layer, host.rng)), carrier))
+        Ok((Box::new(Ltpcl::new(layer, host.rng).named(&self.name)), carrier))
     }
 }
 

@@ -298,7 +298,7 @@ fn bundles_share_blocks_as_those_of_ion() {
         let bundle = seven(tag, len, CrcType::Crc32c);
         let (head, tail) = (bundle.clone().into(), bytes::Bytes::new());
         let payload = Content::Bytes(bytes::Bytes::new());
-        let bundle = Outgoing { head, payload, tail, reliable: true };
+        let bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
         pair.command(0, Command::Send { link: LINK, tag: Tag(tag), bundle });
     };
     let start: Time = pair.now;

@@ -69,7 +69,7 @@ fn the_listening_side_sends_nothing() {
     assert_eq!((neighbour.node, neighbour.bundle_max), (None, 0));
     let (head, tail) = (Bytes::from_static(b"x"), Bytes::new());
     let payload = Content::Bytes(Bytes::new());
-    let bundle = Outgoing { head, payload, tail, reliable: true };
+    let bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
     world.ends[1].layer.command(world.now, Command::Send { link, tag: Tag(1), bundle });
     world.drain(1);
     let failed = Outcome::Failed { acknowledged: 0 };
