@@ -113,10 +113,10 @@ impl Sender {
         let remote = core.config.remote(id.peer).clone();
         let unproven = (order.is_requested && core.config.wants_proof(id.peer))
             .then(|| Unproven::new(core.arrived));
-        let requests = match unproven {
-            Some(_) => Requests::masked(&mut core.rng),
-            None => Requests::default(),
-        };
+        // Requests of an earlier process have other masks.
+        let is_masked = unproven.is_some() || order.resumes;
+        let requests =
+            if is_masked { Requests::masked(&mut core.rng) } else { Requests::default() };
         let handle = base.seat.handle;
         if order.content == Content::Directory {
             let request = FilestoreRequest::List(order.source.clone());
@@ -558,6 +558,10 @@ impl Sender {
             Phase::Opening | Phase::Summing { .. } | Phase::Ending | Phase::Done => return,
         }
         let echo = self.requests.echo(status, now);
+        // A reply to an earlier process lacks what that one sent later.
+        if self.resuming.is_some() && echo.is_none() && status.progress < self.offer.len() {
+            return;
+        }
         let reply = core.answer_time(&self.base, &self.remote);
         let is_sample = |echo: &Echo| self.requests.is_sample(*echo, now, reply);
         if let Some(echo) = echo.filter(|it| !status.is_voluntary && is_sample(it)) {

@@ -387,7 +387,9 @@ impl Receiver {
         } else {
             core.stats.duplicate_data += u64::from(!data.data.is_empty());
         }
-        self.reports.heed(data, end);
+        // A packet without data is about all that has arrived, also of an earlier process.
+        let is_question = data.data.is_empty() && !data.is_end;
+        self.reports.heed(data, if is_question { end.max(self.extent.highest()) } else { end });
         self.check_complete(core, now);
         // Once complete, a reply waits until the file is stored.
         if data.wants_status && self.phase == Phase::Receiving {

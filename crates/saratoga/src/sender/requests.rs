@@ -56,7 +56,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Requests whose timestamps cannot be guessed.
+    /// Requests whose timestamps neither a peer nor another process can guess.
     pub(super) fn masked(rng: &mut Rng) -> Self {
         let mut mask = [0; TIMESTAMP_LEN];
         mask[..8].copy_from_slice(&rng.next_u64().to_be_bytes());

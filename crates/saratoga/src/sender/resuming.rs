@@ -11,6 +11,9 @@ use crate::core::{Alarm, Core};
 /// Requests for a STATUS after which data is sent without a reply.
 const REQUESTS_MAX: u32 = 3;
 
+/// The same where the round trip is unknown: they take 6.5 s, and the Moon replies after 2.6 s.
+const BLIND_REQUESTS_MAX: u32 = 12;
+
 /// State of a session that waits for the first STATUS.
 #[derive(Debug, Default)]
 pub(super) struct Resuming {
@@ -51,9 +54,12 @@ impl Sender {
 
     /// Repeats METADATA and the request for a STATUS, or sends data without a reply.
     pub(super) fn request_parts_again(&mut self, core: &mut Core) {
+        let round_trip = self.base.seat.round_trip(&core.shared.paths);
+        let is_known = !round_trip.least().is_zero();
+        let most = if is_known { REQUESTS_MAX } else { BLIND_REQUESTS_MAX };
         let Some(resuming) = self.resuming.as_mut() else { return };
         self.metadata_due = true;
-        if resuming.requests < REQUESTS_MAX {
+        if resuming.requests < most {
             resuming.is_due = true;
             self.base.want(&mut core.shared, Class::Bulk);
         } else {

@@ -233,16 +233,16 @@ fn sent(world: &World) -> usize {
 
 #[test]
 fn a_restarted_sender_sends_nothing_twice() {
-    for loses in [false, true] {
+    for (loses, session) in [(false, None), (false, Some(5)), (true, None), (true, Some(5))] {
         let mut world = World::with(&settings(ChecksumKind::Crc32, false));
         world.lose = Box::new(move |side, number, _| loses && side == 0 && number % 50 == 9);
-        put_again(&mut world, None, false);
+        put_again(&mut world, session, false);
         let mut now = 0;
         for _ in 0..4 {
             now += 150;
             world.run_until(at_millis(now));
             world.restart(0);
-            put_again(&mut world, None, true);
+            put_again(&mut world, session, true);
         }
         world.run();
         world.assert_delivered(&content(SIZE));
