@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, absolute};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use engine::FileName;
@@ -172,7 +172,9 @@ impl Deletion {
         };
         // It may have kept another file, or a file system that ignores case may have no such name.
         let mut sent = scan.entries.iter().filter(|entry| self.names.0.contains(&entry.name));
-        if let Some(entry) = lists.first_other(job, &mut sent, stop) {
+        let other = lists.first_other(job, &mut sent, stop);
+        ensure!(!stop.load(Ordering::Relaxed), "stopped");
+        if let Some(entry) = other {
             bail!(
                 "{} is not there as it is here; the same command sends it if it changed meanwhile",
                 String::from_utf8_lossy(&entry.name).escape_debug()
