@@ -18,6 +18,35 @@ use super::neighbours::Neighbours;
 /// Prefix of the names of files handed to the agent.
 pub(super) const OF_LAYERS: &str = "bundle-";
 
+/// Names of files that a layer hands over. The engine may use the name of its working file again.
+#[derive(Debug)]
+pub(super) struct HandoverNames {
+    /// The agent's directory. After a crash the agent removes files there that no record names.
+    directory: FileName,
+    /// Number in the names of this run.
+    run: u64,
+    next: u64,
+}
+
+impl HandoverNames {
+    pub(super) fn new(directory: FileName, rng: &mut Rng) -> Self {
+        Self { directory, run: rng.next_u64(), next: 0 }
+    }
+
+    /// A unique name.
+    fn next(&mut self) -> String {
+        self.next += 1;
+        format!("{OF_LAYERS}{:016x}-{}", self.run, self.next)
+    }
+
+    /// Name of the next file.
+    pub(super) fn next_file(&mut self) -> FileName {
+        let name = self.next();
+        FileName::spool(&format!("{}/{name}", self.directory.path()))
+            .expect("a directory's name with letters behind it is a name")
+    }
+}
+
 /// A complete file, about to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arriving<K> {
@@ -48,8 +77,7 @@ struct Coming<K> {
 /// Step of the store for a received file.
 #[derive(Debug)]
 enum Step<K> {
-    /// Renames it to a name of the layer, because the engine may use the name of its working file
-    /// again.
+    /// Renames it to a name of the layer.
     Name(Coming<K>),
     /// Opens, then reads, a short file.
     Open(Coming<K>),
@@ -86,12 +114,8 @@ pub(super) struct Arrivals<K> {
     held: VecDeque<Coming<K>>,
     /// Longest bundle that is read from its file, in bytes.
     inline: u64,
-    /// The agent's directory, where longer ones are handed over. After a crash the agent removes
-    /// files there that no record names.
-    directory: FileName,
-    /// Number in the names of this run.
-    run: u64,
-    next_name: u64,
+    /// Names of the files of longer ones.
+    names: HandoverNames,
     next_transfer: u64,
 }
 
@@ -103,9 +127,7 @@ impl<K: Copy + Ord> Arrivals<K> {
             coming: BTreeMap::new(),
             held: VecDeque::new(),
             inline,
-            directory,
-            run: rng.next_u64(),
-            next_name: 0,
+            names: HandoverNames::new(directory, rng),
             next_transfer: 0,
         }
     }
@@ -114,13 +136,7 @@ impl<K: Copy + Ord> Arrivals<K> {
     /// one.
     pub(super) fn name_of(&mut self, identity: Option<Identity>) -> String {
         let again = |Identity { number, .. }| format!("{OF_LAYERS}{number:016x}");
-        identity.map_or_else(|| self.name(), again)
-    }
-
-    /// A unique name.
-    fn name(&mut self) -> String {
-        self.next_name += 1;
-        format!("{OF_LAYERS}{:016x}-{}", self.run, self.next_name)
+        identity.map_or_else(|| self.names.next(), again)
     }
 
     /// Passes an effect of the engine on to the store, unless it concerns the layer.
@@ -152,10 +168,7 @@ impl<K: Copy + Ord> Arrivals<K> {
             self.step(Step::Open(coming), open);
             return;
         }
-        let name = self.name();
-        let name = format!("{}/{name}", self.directory.path());
-        let file =
-            FileName::spool(&name).expect("a directory's name with letters behind it is a name");
+        let file = self.names.next_file();
         let coming = coming(file.clone());
         let request = FilestoreRequest::Install { from, to: file };
         self.step(Step::Name(coming), |ticket| StoreEffect::Filestore { ticket, request });

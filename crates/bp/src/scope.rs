@@ -1,5 +1,5 @@
-//! Files and records of a layer's engine in a store that layers of the same kind share: their names
-//! end with a mark of the layer.
+//! Files and records of a layer's engine in a store that layers of the same kind share: their
+//! names end with a mark of the layer.
 
 use bytes::Bytes;
 use engine::{Area, Effect, FileName, FilestoreRequest, IndexRequest, StoreEffect};

@@ -17,8 +17,8 @@ pub enum Red {
 /// Number by which the receiver recognises a block that a restarted sender sends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// Number from which that of the session is derived. No other block has it, and others cannot
-    /// guess it (RFC 5326 §9.1).
+    /// Number from which that of the session is derived, in as many bits as session numbers have.
+    /// It is as good as random, and others cannot guess it (RFC 5326 §9.1).
     pub number: u64,
     /// Whether an earlier run may have sent a part: the receiver is asked what it has.
     pub resumes: bool,

@@ -251,15 +251,25 @@ impl Agent {
     ) {
         let head = head.encode().into();
         let mut bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
-        let held = self.bundles.get(&number).filter(|held| !held.head.is_anonymous());
-        if let Some(held) = held
-            && self.config.persistent
-            && bundle.payload.len() > ALWAYS_WHOLE
-        {
-            let resumes = held.is_restored;
-            bundle.identity = Some(Identity { number: self.secret().number_of(&bundle), resumes });
+        if self.config.persistent && bundle.payload.len() > ALWAYS_WHOLE {
+            bundle.identity = self.identity(&bundle, at, tag, number);
         }
         self.command(at.layer, Command::Send { link: at.link, tag, bundle });
+    }
+
+    /// Identity of a transmission over restarts.
+    fn identity(
+        &mut self,
+        bundle: &Outgoing,
+        at: LinkRef,
+        tag: Tag,
+        number: u64,
+    ) -> Option<Identity> {
+        let secret = self.secret();
+        let held = self.bundles.get(&number)?;
+        let to = &held.sending.get(&(at, tag))?.to;
+        let number = secret.number_of(bundle, number, to);
+        Some(Identity { number, resumes: held.is_restored })
     }
 
     /// Handles an opened file of an outgoing part, or a piece read from it.

@@ -12,7 +12,7 @@ use super::held::Arrival;
 use super::record::{HeldRecord, Payload, Record, RequestRecord};
 use super::store::{Job, Store};
 use super::{Agent, Config, Content, Held, Indication, Priority};
-use crate::codec::bp7::Reason;
+use crate::codec::bp7::{Eid, Reason};
 use crate::layer::Outgoing;
 
 /// State of the recovery. Bundles are accepted only when it is complete.
@@ -38,14 +38,19 @@ pub(super) struct Secret {
 }
 
 impl Secret {
-    /// Number of a transmission of these bytes. The payload need not be read: a source gives no
-    /// two bundles the same head. Bundles without a source may have the same.
-    pub(super) fn number_of(self, bundle: &Outgoing) -> u64 {
+    /// Number of the transmission of these bytes, of the stored bundle with this number, to a node.
+    ///
+    /// The payload need not be read: a stored bundle has one. Another bundle may have the same
+    /// head, if it has no source, or came back here.
+    pub(super) fn number_of(self, bundle: &Outgoing, stored: u64, to: &Eid) -> u64 {
         let mut sum = Sha256::new();
-        sum.update(self.value.to_be_bytes());
-        sum.update(&bundle.head);
-        sum.update(bundle.payload.len().to_be_bytes());
-        sum.update(&bundle.tail);
+        for number in [self.value, stored, bundle.payload.len(), bundle.head.len() as u64] {
+            sum.update(number.to_be_bytes());
+        }
+        for part in [&bundle.head, &bundle.tail] {
+            sum.update(part);
+        }
+        sum.update(to.to_string());
         let sum: [u8; 32] = sum.finalize().into();
         let (number, _) = sum.split_first_chunk().expect("a hash has more than 8 bytes");
         u64::from_be_bytes(*number)

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::PathId;
+use engine::{FileName, PathId};
 use session::settings;
 use session::settings::form::Leaf;
 use session::settings::{Base, Kind, Value};
 use session::words;
 
+use super::super::agent;
 use super::super::layer::LinkId;
 
 /// The client service of bundles (CCSDS 734.2-B-1 annex B, SANA registry of LTP client services).
@@ -34,6 +35,9 @@ settings! {
         /// Longest outage of a path or a contact before the bundles in transit are given up. Until
         /// then its sessions are suspended.
         pub patience: Duration as Span [Interval] = Duration::from_secs(3600),
+        /// Directory of the agent in the store, where files are handed over:
+        /// [`agent::Config::directory`].
+        pub directory: FileName = agent::Config::default().directory,
         /// Bounds on the layer's memory.
         pub limits: Limits as Inline = Limits::default(),
     }

@@ -9,7 +9,10 @@
 mod tests;
 
 use bytes::Bytes;
-use engine::{Completion, EffectResult, FileId, FileName, OpenMode, StoreEffect, Ticket, Time};
+use engine::{
+    Completion, EffectResult, FileId, FileName, FilestoreRequest, OpenMode, StoreEffect, Ticket,
+    Time,
+};
 use ltp::segment::{CancelReason, SessionId};
 use wire::DecodeError;
 
@@ -57,6 +60,17 @@ enum Step {
     Tail(u64, Behind, usize),
     /// All of it, to pass it on.
     Pass(Passing),
+    /// Nothing: the whole file is one bundle. It is renamed, because the engine uses its name again
+    /// if the sender repeats the session.
+    Rename,
+}
+
+/// Purpose of an effect on a working file.
+#[derive(Debug)]
+pub(super) struct CutEffect {
+    id: SessionId,
+    /// New name, if the file is renamed.
+    to: Option<FileName>,
 }
 
 /// Bundle that is read to pass it on.
@@ -175,37 +189,51 @@ impl Ltpcl {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let Rest::File(cut) = &mut incoming.rest else { return };
         cut.is_pending = true;
+        if let Step::Rename = cut.step {
+            let (from, to) = (cut.name.clone(), self.names.next_file());
+            if let Some(file) = cut.file.take() {
+                self.blocks.close(file);
+            }
+            let request = FilestoreRequest::Install { from, to: to.clone() };
+            let ticket = self.blocks.request(|ticket| StoreEffect::Filestore { ticket, request });
+            self.cuts.insert(ticket, CutEffect { id, to: Some(to) });
+            return;
+        }
         let Some(file) = cut.file else {
             let (name, mode) = (cut.name.clone(), OpenMode::Read);
             let ticket = self.blocks.request(|ticket| StoreEffect::Open { ticket, name, mode });
-            self.cuts.insert(ticket, id);
+            self.cuts.insert(ticket, CutEffect { id, to: None });
             return;
         };
         let (offset, len) = match &cut.step {
+            Step::Rename => return,
             Step::Head(len) => (cut.at, *len),
             Step::Tail(end, _, len) => (*end, *len),
             Step::Pass(Passing { next, end, .. }) => (*next, (end - next).min(PIECE) as usize),
         };
         let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
-        self.cuts.insert(self.blocks.request(read), id);
+        self.cuts.insert(self.blocks.request(read), CutEffect { id, to: None });
     }
 
     /// Handles a completion of the store for a working file; `false` if it is for another use.
     pub(super) fn cut_done(&mut self, now: Time, ticket: Ticket, result: &EffectResult) -> bool {
-        let Some(id) = self.cuts.remove(&ticket) else { return false };
+        let Some(CutEffect { id, to }) = self.cuts.remove(&ticket) else { return false };
         self.blocks.forget_ticket(ticket);
         let rest = self.incoming.get_mut(&id).map(|incoming| &mut incoming.rest);
         let Some(Rest::File(cut)) = rest else {
-            if let Ok(Completion::Opened { file, .. }) = result {
-                self.blocks.close(*file);
+            match (result, to) {
+                (Ok(Completion::Opened { file, .. }), _) => self.blocks.close(*file),
+                (Ok(_), Some(to)) => self.blocks.delete(to),
+                (Ok(_) | Err(_), _) => {}
             }
             return true;
         };
         cut.is_pending = false;
-        match result {
-            Ok(Completion::Opened { file, .. }) => cut.file = Some(*file),
-            Ok(Completion::Read(bytes)) => self.on_read(id, bytes),
-            Ok(_) | Err(_) => self.stop_cutting(id, Some(CancelReason::User)),
+        match (result, to) {
+            (Ok(Completion::Opened { file, .. }), _) => cut.file = Some(*file),
+            (Ok(Completion::Read(bytes)), _) => self.on_read(id, bytes),
+            (Ok(_), Some(to)) => self.pass_file(id, to),
+            (Ok(_) | Err(_), _) => self.stop_cutting(id, Some(CancelReason::User)),
         }
         self.advance(now, id);
         true
@@ -216,6 +244,7 @@ impl Ltpcl {
         let Rest::File(cut) = &mut incoming.rest else { return };
         let left = |from: u64| cut.len.saturating_sub(from);
         match &mut cut.step {
+            Step::Rename => {}
             Step::Head(len) => match payload_end(bytes) {
                 Ok(Some((end, behind))) => match cut.at.checked_add(end) {
                     Some(end) if end <= cut.len => cut.step = Step::Tail(end, behind, TAIL),
@@ -244,8 +273,8 @@ impl Ltpcl {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let Rest::File(cut) = &mut incoming.rest else { return };
         if cut.at == 0 && end == cut.len {
-            // The whole file is one bundle.
-            return self.pass_file(id);
+            cut.step = Step::Rename;
+            return;
         }
         let (link, at) = (incoming.link, cut.at);
         let transfer = self.begins(link, id, end - at);
@@ -279,14 +308,15 @@ impl Ltpcl {
         }
     }
 
-    /// Passes a working file to the agent as one bundle.
-    fn pass_file(&mut self, id: SessionId) {
+    /// Passes a renamed working file to the agent as one bundle.
+    fn pass_file(&mut self, id: SessionId, name: FileName) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        let Rest::File(FileCut { name, len, .. }) = &incoming.rest else { return };
-        let (link, name, len) = (incoming.link, name.clone(), *len);
+        let Rest::File(FileCut { len, .. }) = &incoming.rest else { return };
+        let (link, len) = (incoming.link, *len);
         self.stop_cutting(id, None);
         let transfer = self.begins(link, id, len);
         if let Some(incoming) = self.incoming.get_mut(&id) {
+            incoming.file = Some(name.clone());
             incoming.is_passed_on = true;
         }
         self.whole(link, transfer, Some((name, len)));
@@ -294,10 +324,13 @@ impl Ltpcl {
 
     /// The next bytes of a working file are not a bundle.
     fn unreadable(&mut self, id: SessionId) {
-        let Some(incoming) = self.incoming.get(&id) else { return };
-        if incoming.total == 0 {
+        let Some(incoming) = self.incoming.get_mut(&id) else { return };
+        if incoming.total == 0
+            && let Rest::File(cut) = &mut incoming.rest
+        {
             // The agent refuses it.
-            return self.pass_file(id);
+            cut.step = Step::Rename;
+            return;
         }
         let link = incoming.link;
         self.stop_cutting(id, None);
@@ -333,7 +366,7 @@ impl Ltpcl {
         let Rest::File(cut) = &mut incoming.rest else { return };
         match &mut cut.step {
             Step::Pass(passing) if passing.transfer == refused => passing.is_refused = true,
-            Step::Pass(_) | Step::Head(_) | Step::Tail(..) => return,
+            Step::Pass(_) | Step::Head(_) | Step::Tail(..) | Step::Rename => return,
         }
         if !cut.is_pending {
             self.skip_to_next(id);

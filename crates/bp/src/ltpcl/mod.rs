@@ -31,7 +31,9 @@ pub use self::config::{
 };
 pub use super::neighbours::Statistics;
 
+use self::cutting::CutEffect;
 use self::receiving::Incoming;
+use super::arrivals::HandoverNames;
 use super::blocks::Blocks;
 use super::layer::{
     Command, Configured, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Refusal,
@@ -60,7 +62,9 @@ pub struct Ltpcl {
     incoming: BTreeMap<SessionId, Incoming>,
     transfers: BTreeMap<TransferId, SessionId>,
     /// Effects of the store for working files that are cut.
-    cuts: BTreeMap<Ticket, SessionId>,
+    cuts: BTreeMap<Ticket, CutEffect>,
+    /// Names of working files that are passed to the agent.
+    names: HandoverNames,
     /// Blocks received while the agent had paused the neighbour.
     held: VecDeque<(LinkId, ltp::Block)>,
     /// End of the wait of bundles collected for a neighbour.
@@ -84,9 +88,13 @@ impl Ltpcl {
             let remote = ltp::Remote { path, ..config.ltp.remote(peer.engine).clone() };
             settings.remotes.insert(peer.engine, remote);
         }
+        // The engine's random numbers stay the same.
+        let mut own = Rng::new(rng.clone().next_u64(), "names of files");
+        let names = HandoverNames::new(config.directory.clone(), &mut own);
         Self {
             ltp: ltp::Node::of_blocks(settings, rng),
             config,
+            names,
             blocks: Blocks::default(),
             neighbours,
             gathered: BTreeMap::new(),
@@ -211,7 +219,7 @@ impl Ltpcl {
                 let name = "bundle".to_owned();
                 let request = SendRequest { destination: engine, source, name, red };
                 let source = request.source.clone();
-                let started = match identity {
+                let started = match identity.filter(|_| red == Red::All) {
                     Some(Identity { number, resumes }) => {
                         self.ltp.send_again(now, request, Again { number, resumes })
                     }

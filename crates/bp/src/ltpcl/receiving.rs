@@ -24,8 +24,8 @@ pub(super) struct Incoming {
     /// Reason for the sender, if one of them is refused.
     pub(super) refused: Option<CancelReason>,
     /// Working file, deleted when the block is accepted.
-    file: Option<FileName>,
-    /// Whether the working file itself was passed to the agent.
+    pub(super) file: Option<FileName>,
+    /// Whether the working file itself was renamed and passed to the agent.
     pub(super) is_passed_on: bool,
     /// Bundles that were not reported yet.
     pub(super) rest: Rest,
@@ -154,14 +154,18 @@ impl Ltpcl {
         if self.incoming.get(&id).is_none_or(|incoming| incoming.waiting > 0) {
             return;
         }
-        let Some(Incoming { refused, is_taken, file, .. }) = self.incoming.remove(&id) else {
+        let Some(Incoming { refused, is_taken, is_passed_on, mut file, .. }) =
+            self.incoming.remove(&id)
+        else {
             return;
         };
         if let Some(reason) = refused.filter(|why| *why == CancelReason::User || !is_taken) {
             self.cancel_block(now, id, reason);
-            return;
+            // Otherwise the engine deletes it.
+            file = file.filter(|_| is_passed_on);
+        } else {
+            self.accept(now, id);
         }
-        self.accept(now, id);
         if let Some(name) = file {
             // The agent does not own it.
             self.blocks.delete(name);

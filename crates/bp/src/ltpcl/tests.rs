@@ -9,12 +9,13 @@ use proptest::prelude::*;
 use super::{Aggregation, Color, Config, Limits, Ltpcl, Peer, Sharing};
 use crate::codec::bp7::Eid;
 use crate::layer::{
-    Command, Configured, Content, Event, Layer, LinkId, Outcome, Refusal, Remote, Tag, TransferId,
+    Command, Configured, Content, Event, Identity, Layer, LinkId, Outcome, Refusal, Remote, Tag,
+    TransferId,
 };
 use crate::tests::hub::Hub;
 use crate::tests::pair::{
-    Chance, LINK, PATH, Pair, assert_arrive, assert_continues, bytes, content, files, in_file,
-    whole,
+    Chance, LINK, PATH, Pair, assert_arrive, assert_continues, assert_repeats, bytes, content,
+    files, in_file, whole,
 };
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -40,6 +41,34 @@ fn pair_with(change: impl Fn(Config) -> Config, seed: u64) -> Pair {
 #[test]
 fn long_bundles_continue_after_a_restart() {
     assert_continues(|n, seed| layer_of(config(n as u64 + 1), seed));
+}
+
+/// The next run of its sender does not know that the session was cancelled.
+#[test]
+fn a_cancelled_session_is_refused_when_it_is_repeated() {
+    let info = PathInfo { rate_bps: Some(10_000_000), ..PathInfo::datagram(1472) };
+    let mut pair = Pair::new([1, 2].map(|engine| layer_of(config(engine), 1)), info, 1);
+    pair.is_paced = true;
+    let payload = in_file(&mut pair, 1_000_000);
+    let identity = |resumes| Some(Identity { number: 7, resumes });
+    pair.send_as(0, 1, payload.clone(), true, identity(false));
+    pair.pass(Duration::from_millis(400));
+    pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0), [(1, FAILED)]);
+    pair.restart(0, layer_of(config(1), 2));
+    for tag in [2, 3] {
+        pair.send_as(0, tag, payload.clone(), true, identity(true));
+        pair.pass(Duration::from_secs(10));
+    }
+    let refused = Outcome::Refused(Refusal::NoResources);
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, refused), (3, Outcome::Acknowledged)]);
+    assert_eq!(pair.came(1), [whole(1_000_000)]);
+}
+
+#[test]
+fn repeated_sessions_leave_the_bundle_alone() {
+    assert_repeats(|n, seed| layer_of(config(n as u64 + 1), seed));
 }
 
 fn sharing(form: Sharing) -> Aggregation {

@@ -9,7 +9,7 @@ use super::{Config, SaratogaCl};
 use crate::layer::{Command, Content, Event, Layer, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::tests::hub::{self, Hub};
 use crate::tests::pair::{
-    LINK, PATH, Pair, assert_arrive, assert_continues, bytes, content, files, whole,
+    LINK, PATH, Pair, assert_arrive, assert_continues, assert_repeats, bytes, content, files, whole,
 };
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -29,6 +29,11 @@ fn pair_of(seed: u64) -> Pair {
 #[test]
 fn long_bundles_continue_after_a_restart() {
     assert_continues(layer);
+}
+
+#[test]
+fn repeated_sessions_leave_the_bundle_alone() {
+    assert_repeats(layer);
 }
 
 #[test]

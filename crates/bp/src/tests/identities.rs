@@ -1,10 +1,10 @@
 //! Identities of transmissions over restarts.
 
-use super::super::agent::SendRequest;
+use super::super::agent::{Config, Limits, Routing, SendRequest};
 use super::super::layer::Identity;
 use super::agent::{payload, send, taken};
 use super::anonymous::anonymous_seven;
-use super::world::{World, endpoint};
+use super::world::{World, chain, endpoint};
 use crate::codec::bp7::BundleFlags;
 
 const LONG: usize = 100_000;
@@ -52,16 +52,44 @@ fn nobody_else_knows_the_number_of_a_bundle() {
     assert_ne!(numbers[0].0, numbers[1].0);
 }
 
-/// Two bundles without a source may have the same head, and short ones are sent at once.
+#[test]
+fn bundles_without_a_source_have_different_numbers() {
+    let limits = Limits { unchecked: true, ..Limits::default() };
+    let unchecked = |at| Config { limits, ..chain(3, at, true) };
+    let mut world = World::new((0..3).map(unchecked).collect(), 1);
+    world.connect(0, 1);
+    world.connect(1, 2);
+    world.settle();
+    let flags = BundleFlags::MUST_NOT_FRAGMENT;
+    for first in [1, 2] {
+        let payload = [&[first], &payload(LONG)[..]].concat();
+        world.hand_in(1, 0, &anonymous_seven(flags, endpoint(2), &payload, false));
+    }
+    let all = identities(&mut world, 0);
+    let [Some(one), Some(other)] = all[..] else { panic!("{all:?}") };
+    assert_ne!(one.number, other.number);
+}
+
+#[test]
+fn neighbours_get_different_numbers() {
+    let epidemic = |at| Config { routing: Routing::Epidemic, ..chain(3, at, true) };
+    let mut world = World::new((0..3).map(epidemic).collect(), 1);
+    world.connect(0, 1);
+    world.connect(0, 2);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(7), payload(LONG)));
+    let all = identities(&mut world, 0);
+    let [Some(one), Some(other)] = all[..] else { panic!("{all:?}") };
+    assert_ne!(one.number, other.number);
+}
+
+/// Short ones are sent at once, and a store in memory is empty after a restart.
 #[test]
 fn other_bundles_always_start_over() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     send(&mut world, 0, SendRequest::new(endpoint(1), payload(60_000)));
     assert_eq!(identities(&mut world, 0), [None]);
-    let flags = BundleFlags::MUST_NOT_FRAGMENT;
-    world.hand_in(0, 1, &anonymous_seven(flags, endpoint(1), &payload(LONG), false));
-    assert!(identities(&mut world, 0).iter().all(Option::is_none));
     let mut world = World::chain(2, false, 1);
     world.settle();
     send(&mut world, 0, SendRequest::new(endpoint(1), payload(LONG)));

@@ -32,10 +32,14 @@ impl Filling {
 
 impl Sender {
     /// Whether unrequested parts may be retransmitted: for a file on a path used by this session
-    /// alone.
+    /// alone. After a restart a report has to show what is there.
     fn may_fill(&self, core: &Core) -> bool {
         let is_alone = core.sessions == 1 && self.flow.is_none() && self.window.is_none();
-        is_alone && self.phase == Phase::Sending && matches!(self.source, Some(Supply::Source(_)))
+        let is_known = !self.is_resumed || self.reports.any();
+        is_alone
+            && is_known
+            && self.phase == Phase::Sending
+            && matches!(self.source, Some(Supply::Source(_)))
     }
 
     /// Whether the return link is known to be thin. Where a reply's delay is mostly light time,

@@ -389,6 +389,9 @@ impl Receiver {
         }
         // A packet without data is about all that has arrived, also of an earlier process.
         let is_question = data.data.is_empty() && !data.is_end;
+        if is_question {
+            self.reports.list_all();
+        }
         self.reports.heed(data, if is_question { end.max(self.extent.highest()) } else { end });
         self.check_complete(core, now);
         // Once complete, a reply waits until the file is stored.

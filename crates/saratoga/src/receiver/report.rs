@@ -204,6 +204,11 @@ impl Reports {
     pub(super) fn restart(&mut self) {
         self.clear();
         self.stamped = (0, None);
+        self.list_all();
+    }
+
+    /// Has the next STATUS list all holes, because its sender may know of none.
+    pub(super) fn list_all(&mut self) {
         self.reported = 0;
     }
 

@@ -11,7 +11,8 @@ use crate::core::{Alarm, Core};
 /// Requests for a STATUS after which data is sent without a reply.
 const REQUESTS_MAX: u32 = 3;
 
-/// The same where the round trip is unknown: they take 6.5 s, and the Moon replies after 2.6 s.
+/// Number of them where the round trip is unknown: they take 6.5 s, and the Moon replies after
+/// 2.6 s.
 const BLIND_REQUESTS_MAX: u32 = 12;
 
 /// State of a session that waits for the first STATUS.

@@ -31,6 +31,8 @@ pub(super) struct Host<'a> {
     pub(super) admission: &'a Admission,
     /// Maximum size of a bundle.
     pub(super) longest: Size,
+    /// Size of its store.
+    pub(super) store: Size,
     /// Size of its store, if that is in memory.
     pub(super) memory: Option<Size>,
 }

@@ -484,7 +484,9 @@ impl NodeSpec {
             let (node, rng) = (&agent.node, Rng::new(seed, &name));
             let found = self.discovery.as_ref().map_or(0, |spec| spec.nodes);
             let admission = &admission;
-            let host = Host { node, rng, links: &own, found, admission, longest, memory };
+            let store = Size(self.agent_limits().bytes);
+            let links = &own;
+            let host = Host { node, rng, links, found, admission, longest, store, memory };
             let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }

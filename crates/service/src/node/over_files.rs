@@ -1,6 +1,7 @@
 //! Layers over engines that send files (see [`filecl::Config`]): Saratoga and NORM.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bp::codec::bp7::Eid;
 use bp::filecl;
@@ -93,11 +94,11 @@ impl LayerSpec for &OverFiles<SaratogaSettings> {
                 self.name()
             )));
         }
-        self.saratoga(self.datagram).map(drop)
+        self.saratoga(self.datagram, self.datagram).map(drop)
     }
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
-        let mut engine = self.saratoga(host.longest)?;
+        let mut engine = self.saratoga(host.longest, host.store)?;
         // A store in memory is empty after a restart.
         engine.journal.enabled &= host.memory.is_none();
         let (config, carrier) = self.over(engine, &host);
@@ -106,11 +107,13 @@ impl LayerSpec for &OverFiles<SaratogaSettings> {
 }
 
 impl OverFiles<SaratogaSettings> {
-    fn saratoga(&self, longest: Size) -> Result<saratoga::Config, SpecError> {
+    fn saratoga(&self, longest: Size, store: Size) -> Result<saratoga::Config, SpecError> {
         let protocol = self.protocol("saratoga", LayerSpec::name(&self))?;
         let mut config = saratoga::Config { catch_up: CATCH_UP, ..saratoga_config(&protocol)? };
         config.limits.file = longest.bytes();
-        config.limits.partial_bytes = longest.bytes().saturating_mul(self.window as u64);
+        // Bundles that nobody continues are outside the store's own limit.
+        config.limits.partial_bytes = store.bytes() / 8;
+        config.limits.partial_age = Duration::from_secs(24 * 3600);
         if let Some(settings) = &self.settings {
             let mut peer = SaratogaConfig { config, ..SaratogaConfig::default() };
             let applied = settings.apply(&mut peer).and_then(|()| check_saratoga(&peer.config));

@@ -124,6 +124,7 @@ impl LayerSpec for &OverLtp {
             aggregation: self.sharing(),
             patience: self.patience.duration(),
             limits: ltpcl::Limits { window: self.window, strangers, ..most },
+            ..ltpcl::Config::default()
         };
         let carrier = datagrams(self.listen, self.datagram, self.rate, &host.addresses());
         Ok((Box::new(Ltpcl::new(layer, host.rng).named(&self.name)), carrier))

@@ -54,6 +54,9 @@ impl Schema for Ltp {
     }
 }
 
+/// Working files of blocks below bundles.
+pub(crate) const LTP_NODE_SPOOLS: &[Spool] = &[Spool::with_prefix(ltp::SPOOL_PREFIX)];
+
 impl Adapter for Ltp {
     fn spools(&self) -> &'static [Spool] {
         // Records of LTP-T list the blocks kept for other engines.

@@ -36,7 +36,7 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
         dissector: Some(&dissect::ltp::DISSECTOR),
         convergence: Some(Convergence::Ltp),
         node_layer: Some("ltpcl"),
-        // Blocks become payloads under their own names, so no file remains.
+        node_spools: ltp::LTP_NODE_SPOOLS,
         adapter: Some(&ltp::Ltp),
         adapter_above: Some(&cfdp::Cfdp::OverLtp),
         profiles: || ltp::LTP_PROFILES.to_vec(),
