@@ -134,7 +134,7 @@ fn attach(file: &File, name: &str) -> io::Result<()> {
     // SAFETY: `ifreq` is plain data, for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = std::ffi::c_char::from_ne_bytes([from]);
     }
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
