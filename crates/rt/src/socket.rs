@@ -439,10 +439,18 @@ fn open(address: SocketAddr, protocol: Protocol) -> io::Result<socket2::Socket> 
 }
 
 /// Ignores groups that other programs have joined, which a socket on all addresses would receive.
+/// Emulators of Linux may not have the option.
 fn ignore_groups(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
-    match address {
+    let ignored = match address {
         SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
         SocketAddr::V6(_) => socket.set_multicast_all_v6(false),
+    };
+    match ignored {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            tracing::debug!("the system cannot ignore groups of other programs");
+            Ok(())
+        }
+        ignored => ignored,
     }
 }
 
