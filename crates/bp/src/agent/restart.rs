@@ -142,9 +142,7 @@ impl Agent {
 
     /// Sets the clock of records, to which the times in all others refer.
     fn resume_clocks(&mut self, now: Time, records: &[(String, Bytes)]) {
-        let own = self.store.clocks_key();
-        let clocks = records.iter().find(|(key, _)| *key == own);
-        if let Some(Record::Clocks(before)) = clocks.and_then(|(_, value)| Record::decode(value)) {
+        if let Some(Record::Clocks(before)) = found_in(records, &self.store.clocks_key()) {
             let numbers = records.iter().filter_map(|(key, _)| self.store.number(key));
             let first = numbers.max().map_or(0, |number| number.saturating_add(1));
             self.restart.life.resume(now, &self.config, before, first);
@@ -152,10 +150,8 @@ impl Agent {
     }
 
     fn resume_secret(&mut self, records: &[(String, Bytes)]) {
-        let own = self.store.secret_key();
-        let secret = records.iter().find(|(key, _)| *key == own);
-        if let Some(Record::Secret(secret)) = secret.and_then(|(_, value)| Record::decode(value)) {
-            self.restart.secret = Secret { value: secret, is_recorded: true };
+        if let Some(Record::Secret(value)) = found_in(records, &self.store.secret_key()) {
+            self.restart.secret = Secret { value, is_recorded: true };
         }
     }
 
@@ -278,4 +274,10 @@ impl Agent {
             self.note_clocks(now);
         }
     }
+}
+
+/// Record with this key, if there is a sound one.
+fn found_in(records: &[(String, Bytes)], own: &str) -> Option<Record> {
+    let record = records.iter().find(|(key, _)| key == own);
+    record.and_then(|(_, value)| Record::decode(value))
 }
