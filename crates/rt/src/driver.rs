@@ -15,10 +15,8 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use engine::{
-    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind,
-    StoreEffect, Time,
+    Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf,
 };
-use engine::{Transmit, TxBuf};
 
 pub use self::config::{Config, Control, Event, RunError, Statistics};
 use self::intake::{First, Inlet, Intake};
@@ -29,6 +27,7 @@ use crate::lateness::Observed;
 use crate::lite::Lite;
 use crate::lookup::Destination;
 use crate::outbox::{Held, Outbox};
+use crate::pump::{Pump, Step};
 use crate::refusals::forgivable;
 use crate::socket::SEGMENTS_MAX;
 use crate::wait::wake_exactly;
@@ -40,11 +39,8 @@ use crate::{
 /// Runs an engine in the calling thread; see the [crate documentation](crate).
 #[derive(Debug)]
 pub struct Driver<E: Engine> {
-    engine: E,
-    clock: Clock,
+    pump: Pump<E>,
     socket: Socket,
-    /// Store of the engine; `None` if it stores nothing here.
-    store: Option<FileStore>,
     waker: Waker,
     peers: Peers,
     /// Configured peers with fixed paths.
@@ -135,10 +131,8 @@ impl<E: Engine> Driver<E> {
             groups.watch(lite.socket())?;
         }
         Ok(Self {
-            engine,
-            clock: Clock::start(),
+            pump: Pump::new(engine, store),
             socket,
-            store,
             names: Names::new(waker.clone()),
             waker,
             peers: Peers::new(config.peers_max, config.silence),
@@ -175,13 +169,13 @@ impl<E: Engine> Driver<E> {
     }
 
     fn bring_up(&mut self, path: PathId) {
-        let (now, info) = (self.clock.now(), self.info(path));
+        let (now, info) = (self.pump.now(), self.info(path));
         let events = match &self.schedule {
             Some(schedule) => schedule.state(now, info),
             None => vec![PathEvent::Up(info)],
         };
         for event in events {
-            self.engine.handle_input(now, Input::Path(path, event));
+            self.pump.engine.handle_input(now, Input::Path(path, event));
         }
     }
 
@@ -240,14 +234,14 @@ impl<E: Engine> Driver<E> {
 
     /// Replaces the clock before the engine has seen any time, for example by an emulated world's.
     pub fn set_clock(&mut self, clock: Clock) {
-        self.clock = clock;
+        self.pump.clock = clock;
         self.next_tick = clock.now() + self.config.tick;
     }
 
     /// Ends the driver without notifying peers and returns the engine.
     #[must_use]
     pub fn into_engine(self) -> E {
-        self.engine
+        self.pump.engine
     }
 
     /// Returns the address of a path, if it is known.
@@ -265,18 +259,18 @@ impl<E: Engine> Driver<E> {
     /// Returns the time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.clock.now()
+        self.pump.now()
     }
 
     /// Returns the engine.
     #[must_use]
     pub fn engine(&self) -> &E {
-        &self.engine
+        &self.pump.engine
     }
 
     /// Returns the engine, for requests before or between runs.
     pub fn engine_mut(&mut self) -> &mut E {
-        &mut self.engine
+        &mut self.pump.engine
     }
 
     /// Returns statistics of everything sent and received so far.
@@ -318,14 +312,12 @@ impl<E: Engine> Driver<E> {
         &mut self,
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
     ) -> Result<Next, RunError> {
-        let now = self.clock.now();
+        let now = self.pump.now();
         self.keep_to_schedule(now, on);
-        if self.engine.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-            self.engine.handle_timeout(now);
-        }
+        self.pump.expire(now);
         self.look_for_peers();
         let mut next = Next::Wait;
-        if self.answers() == Next::More || self.receive()? == Next::More {
+        if self.pump.pass_results() || self.receive()? == Next::More {
             next = Next::More;
         }
         if self.show_new_peers(on) {
@@ -339,14 +331,14 @@ impl<E: Engine> Driver<E> {
         if self.effects() == Next::More {
             next = Next::More;
         }
-        while let Some(indication) = self.engine.poll_indication() {
-            on(self.clock.now(), &mut self.engine, Event::Indication(indication));
+        while let Some(indication) = self.pump.engine.poll_indication() {
+            on(self.pump.now(), &mut self.pump.engine, Event::Indication(indication));
             next = Next::More;
         }
-        let now = self.clock.now();
+        let now = self.pump.now();
         if now >= self.next_tick {
             self.next_tick = now + self.config.tick;
-            on(now, &mut self.engine, Event::Tick);
+            on(now, &mut self.pump.engine, Event::Tick);
             self.look_for_routes(now);
             if let Some(error) = self.socket.take_report() {
                 self.on_report(error);
@@ -356,7 +348,7 @@ impl<E: Engine> Driver<E> {
                 self.connected.as_mut().filter(|(_, n)| *n < refusals)
             {
                 *reported = refusals;
-                on(now, &mut self.engine, Event::Refused(*address));
+                on(now, &mut self.pump.engine, Event::Refused(*address));
             }
             next = Next::More;
         }
@@ -369,20 +361,20 @@ impl<E: Engine> Driver<E> {
         &mut self,
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
     ) -> Result<(), RunError> {
-        let begin = self.clock.now();
+        let begin = self.pump.now();
         let end = begin + SETTLE;
         loop {
-            self.answers();
+            self.pump.pass_results();
             let more = self.effects() == Next::More;
-            while let Some(indication) = self.engine.poll_indication() {
-                on(self.clock.now(), &mut self.engine, Event::Indication(indication));
+            while let Some(indication) = self.pump.engine.poll_indication() {
+                on(self.pump.now(), &mut self.pump.engine, Event::Indication(indication));
             }
-            let now = self.clock.now();
+            let now = self.pump.now();
             if let Some(held) = self.outbox.take_held().filter(|_| now <= begin + FLUSH) {
                 let left = if held.until > now { Some(held) } else { self.send(held)? };
                 self.outbox.keep(left);
             }
-            if !more && self.outbox.held().is_none() && self.store_is_idle() {
+            if !more && self.outbox.held().is_none() && self.pump.store_is_idle() {
                 return Ok(());
             }
             if now >= end {
@@ -396,38 +388,10 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Passes completed storage effects to the engine.
-    fn answers(&mut self) -> Next {
-        let mut next = Next::Wait;
-        while let Some((ticket, answer)) = self.store.as_mut().and_then(FileStore::poll) {
-            self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
-            next = Next::More;
-        }
-        next
-    }
-
     /// Whether datagrams may be read. False while the engine or the store is overloaded, so that
     /// the kernel's buffer absorbs a burst.
     fn listening(&self) -> bool {
-        self.paused.is_empty() && !self.store_is_full()
-    }
-
-    fn store_is_full(&self) -> bool {
-        self.store.as_ref().is_some_and(FileStore::is_full)
-    }
-
-    fn store_is_idle(&self) -> bool {
-        self.store.as_ref().is_none_or(|store| store.pending() == 0)
-    }
-
-    /// Submits a storage effect.
-    fn submit(&mut self, effect: StoreEffect) {
-        if let Some(store) = &mut self.store {
-            store.submit(effect);
-        } else if let Some(ticket) = effect.ticket() {
-            let answer = Input::Done(ticket, Err(EffectError::NotAllowed));
-            self.engine.handle_input(self.clock.now(), answer);
-        }
+        self.paused.is_empty() && !self.pump.store_is_full()
     }
 
     fn receive(&mut self) -> Result<Next, RunError> {
@@ -435,10 +399,11 @@ impl<E: Engine> Driver<E> {
             if !self.listening() {
                 return Ok(Next::Wait);
             }
-            let now = self.clock.now();
+            let now = self.pump.now();
             let any = self.socket.local().ip().is_unspecified();
             let local = self.socket.local();
-            let Self { engine, peers, config, statistics, outages, paused, lite, first, .. } = self;
+            let Self { pump, peers, config, statistics, outages, paused, lite, first, .. } = self;
+            let engine = &mut pump.engine;
             let schedule = self.schedule.as_ref();
             let mut intake =
                 Intake { engine, peers, config, statistics, outages, schedule, paused, first };
@@ -476,18 +441,17 @@ impl<E: Engine> Driver<E> {
     /// Starts the engine's effects as far as the store accepts them.
     fn effects(&mut self) -> Next {
         let mut next = Next::Wait;
-        while !self.store_is_full() {
-            let Some(effect) = self.engine.poll_effect() else { break };
+        while let Some(step) = self.pump.next_step() {
             next = Next::More;
-            match effect {
-                Effect::Path(PathEffect::Open { path }) => {
+            match step {
+                Step::Path(PathEffect::Open { path }) => {
                     if self.reach(path) {
                         self.bring_up(path);
                     } else {
                         self.path_down(path);
                     }
                 }
-                Effect::Path(PathEffect::Close { path }) => {
+                Step::Path(PathEffect::Close { path }) => {
                     self.paused.remove(&path);
                     if self.groups.knows(path) {
                         self.groups.close(path);
@@ -495,22 +459,16 @@ impl<E: Engine> Driver<E> {
                         self.peers.remove(path);
                     }
                 }
-                Effect::Path(PathEffect::PauseRead { path }) => {
+                Step::Path(PathEffect::PauseRead { path }) => {
                     self.paused.insert(path);
                 }
-                Effect::Path(PathEffect::ResumeRead { path }) => {
+                Step::Path(PathEffect::ResumeRead { path }) => {
                     self.paused.remove(&path);
                 }
-                Effect::Path(PathEffect::Retain { path }) => self.peers.set_retained(path, true),
-                Effect::Path(PathEffect::Release { path }) => self.peers.set_retained(path, false),
-                Effect::Stream(effect) => match effect.ticket() {
-                    Some(ticket) => {
-                        let answer = Err(EffectError::Failed("this driver has no streams".into()));
-                        self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
-                    }
-                    None => tracing::warn!(?effect, "this driver has no streams"),
-                },
-                Effect::Store(effect) => self.submit(effect),
+                Step::Path(PathEffect::Retain { path }) => self.peers.set_retained(path, true),
+                Step::Path(PathEffect::Release { path }) => self.peers.set_retained(path, false),
+                Step::Stream(effect) => self.pump.refuse(&effect),
+                Step::Stored => {}
             }
         }
         next
@@ -528,8 +486,8 @@ impl<E: Engine> Driver<E> {
     /// Sends due batches, up to [`SEND_ROUNDS`].
     fn transmit(&mut self) -> Result<Next, RunError> {
         for _ in 0..SEND_ROUNDS {
-            let now = self.clock.now();
-            let due = self.outbox.due(&mut self.engine, now, &mut self.observed);
+            let now = self.pump.now();
+            let due = self.outbox.due(&mut self.pump.engine, now, &mut self.observed);
             let Some(held) = due else { return Ok(Next::Wait) };
             let left = self.send(held)?;
             self.outbox.keep(left);
@@ -580,7 +538,7 @@ impl<E: Engine> Driver<E> {
         match sent {
             Sent::All => return Ok(None),
             Sent::Blocked(_) => held.is_blocked = true,
-            Sent::Congested(_) => held.until = self.clock.now() + CONGESTED,
+            Sent::Congested(_) => held.until = self.pump.now() + CONGESTED,
             Sent::Refused(refusal) => {
                 held.sent += refusal.lost;
                 let continues = self.on_refused(path, segment, refusal);
@@ -592,7 +550,7 @@ impl<E: Engine> Driver<E> {
 
     /// Waits for a datagram or another event, at most until `latest`.
     fn wait_for_datagrams(&mut self, latest: Time) -> io::Result<()> {
-        let deadline = self.engine.poll_timeout().map(|deadline| deadline.at);
+        let deadline = self.pump.next_timeout();
         let change = self.schedule.as_ref().and_then(Schedule::change);
         let until = deadline.into_iter().chain(change).fold(latest, Time::min);
         self.wait(until, self.listening())
@@ -608,7 +566,7 @@ impl<E: Engine> Driver<E> {
                 until = until.min(held.until);
             }
         }
-        let now = self.clock.now();
+        let now = self.pump.now();
         if until <= now {
             return Ok(());
         }

@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, TxBuf};
 
+use crate::TunStatistics;
 use crate::frame::{HEADER_MAX, Shape, Train, Vnet, complete};
 use crate::interface::{Condition, Monitor};
+use crate::pump::Pump;
 use crate::refusals::forgivable;
 use crate::tun::{PACKET_MAX, Packet, Tun};
-use crate::{Clock, TunStatistics};
 
 /// Maximum packets per batch.
 pub(crate) const SEGMENTS_MAX: usize = 64;
@@ -89,7 +90,7 @@ impl Port {
     }
 
     /// Reads a packet and passes it to the engine.
-    pub(crate) fn read(&mut self, clock: &Clock, engine: &mut impl Engine) -> io::Result<Read> {
+    pub(crate) fn read(&mut self, pump: &mut Pump<impl Engine>) -> io::Result<Read> {
         let read = match self.tun.read(&mut self.packet) {
             Ok(Some(read)) => read,
             Ok(None) => return Ok(Read::Nothing),
@@ -111,7 +112,7 @@ impl Port {
         let bytes = cut(&shape, &mut self.packet[..len], &mut self.batch);
         let receive =
             Receive { stride: shape.segment_len(0), ..Receive::datagram(self.path, bytes) };
-        engine.handle_input(clock.now(), Input::Receive(receive));
+        pump.pass(Input::Receive(receive));
         Ok(Read::Packet)
     }
 

@@ -4,15 +4,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, Time};
+use engine::{Engine, Input, PathEffect, PathEvent, PathId, Time};
 
 use crate::interface::Condition;
 use crate::lateness::{Observed, Timings};
 use crate::outbox::Outbox;
 use crate::port::{self, Port, Read};
+use crate::pump::{Pump, Step};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
-use crate::{Clock, Control, Ready, Waker};
+use crate::{Control, Ready, Waker};
 
 /// Packets of up to 64 KB read before the next send, and batches sent before the next read.
 const READS: usize = 8;
@@ -54,8 +55,7 @@ pub struct TunStatistics {
 /// Adjacent packets of the engine's batch are joined into one.
 #[derive(Debug)]
 pub struct TunDriver<E: Engine> {
-    engine: E,
-    clock: Clock,
+    pump: Pump<E>,
     port: Port,
     waker: Waker,
     outbox: Outbox,
@@ -76,8 +76,7 @@ impl<E: Engine> TunDriver<E> {
     /// The system lacks descriptors, or does not report interfaces.
     pub fn new(tun: Tun, name: &str, engine: E, waker: Waker) -> io::Result<Self> {
         Ok(Self {
-            engine,
-            clock: Clock::start(),
+            pump: Pump::new(engine, None),
             port: Port::open(tun, name, Self::PATH)?,
             waker,
             outbox: Outbox::new(port::batch()),
@@ -88,12 +87,12 @@ impl<E: Engine> TunDriver<E> {
     /// Returns the time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.clock.now()
+        self.pump.now()
     }
 
     /// Returns the engine, for requests before or between runs.
     pub fn engine_mut(&mut self) -> &mut E {
-        &mut self.engine
+        &mut self.pump.engine
     }
 
     /// Returns statistics of everything sent and received so far.
@@ -120,10 +119,9 @@ impl<E: Engine> TunDriver<E> {
         self.observed.begin();
         self.watch(&mut on)?;
         loop {
-            let now = self.clock.now();
-            if let Some(deadline) = self.engine.poll_timeout().filter(|it| it.at <= now) {
-                self.observed.done(now, deadline.at);
-                self.engine.handle_timeout(now);
+            let now = self.pump.now();
+            if let Some(due) = self.pump.expire(now) {
+                self.observed.done(now, due);
             }
             let mut busy = self.receive()?;
             let (any, stop) = self.observe(&mut on);
@@ -134,10 +132,10 @@ impl<E: Engine> TunDriver<E> {
             }
             self.effects();
             // Sending may have completed something.
-            while let Some(indication) = self.engine.poll_indication() {
+            while let Some(indication) = self.pump.engine.poll_indication() {
                 busy = true;
                 let event = TunEvent::Indication(indication);
-                if on(self.clock.now(), &mut self.engine, event) == Control::Stop {
+                if on(self.pump.now(), &mut self.pump.engine, event) == Control::Stop {
                     while self.transmit()? {}
                     return Ok(());
                 }
@@ -156,12 +154,12 @@ impl<E: Engine> TunDriver<E> {
         on: &mut impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,
     ) -> (bool, bool) {
         let (mut any, mut stop) = (false, false);
-        while let Some(indication) = self.engine.poll_indication() {
+        while let Some(indication) = self.pump.engine.poll_indication() {
             any = true;
             let event = TunEvent::Indication(indication);
-            stop |= on(self.clock.now(), &mut self.engine, event) == Control::Stop;
+            stop |= on(self.pump.now(), &mut self.pump.engine, event) == Control::Stop;
         }
-        stop |= on(self.clock.now(), &mut self.engine, TunEvent::Turn) == Control::Stop;
+        stop |= on(self.pump.now(), &mut self.pump.engine, TunEvent::Turn) == Control::Stop;
         (any, stop)
     }
 
@@ -171,9 +169,9 @@ impl<E: Engine> TunDriver<E> {
         on: &mut impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,
     ) -> io::Result<()> {
         if let Some((condition, event)) = self.port.news()? {
-            let now = self.clock.now();
-            self.engine.handle_input(now, Input::Path(Self::PATH, event));
-            on(now, &mut self.engine, TunEvent::Interface(condition));
+            let now = self.pump.now();
+            self.pump.engine.handle_input(now, Input::Path(Self::PATH, event));
+            on(now, &mut self.pump.engine, TunEvent::Interface(condition));
         }
         Ok(())
     }
@@ -184,7 +182,7 @@ impl<E: Engine> TunDriver<E> {
             if self.port.paused {
                 return Ok(count > 0);
             }
-            match self.port.read(&self.clock, &mut self.engine)? {
+            match self.port.read(&mut self.pump)? {
                 Read::Nothing => return Ok(count > 0),
                 Read::Packet | Read::Nonsense => {}
             }
@@ -196,8 +194,8 @@ impl<E: Engine> TunDriver<E> {
     /// Sends due packets, up to [`WRITES`] batches. Returns whether there may be more.
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
-            let now = self.clock.now();
-            if self.outbox.due(&mut self.engine, now, &mut self.observed).is_none() {
+            let now = self.pump.now();
+            if self.outbox.due(&mut self.pump.engine, now, &mut self.observed).is_none() {
                 return Ok(false);
             }
             self.port.send(self.outbox.tx())?;
@@ -207,38 +205,33 @@ impl<E: Engine> TunDriver<E> {
 
     /// Carries out the engine's effects, as far as an interface supports them.
     fn effects(&mut self) {
-        while let Some(effect) = self.engine.poll_effect() {
-            let now = self.clock.now();
-            match effect {
-                Effect::Path(PathEffect::PauseRead { .. }) => self.port.paused = true,
-                Effect::Path(PathEffect::ResumeRead { .. }) => self.port.paused = false,
-                Effect::Path(PathEffect::Open { path }) => {
+        while let Some(step) = self.pump.next_step() {
+            match step {
+                Step::Path(PathEffect::PauseRead { .. }) => self.port.paused = true,
+                Step::Path(PathEffect::ResumeRead { .. }) => self.port.paused = false,
+                Step::Path(PathEffect::Open { path }) => {
                     let is_it = path == Self::PATH;
                     let event = if is_it { self.port.event() } else { PathEvent::Down };
-                    self.engine.handle_input(now, Input::Path(path, event));
+                    self.pump.pass(Input::Path(path, event));
                 }
                 // The only path cannot be closed or forgotten.
-                Effect::Path(
+                Step::Path(
                     PathEffect::Close { .. }
                     | PathEffect::Retain { .. }
                     | PathEffect::Release { .. },
                 ) => {}
-                Effect::Store(_) | Effect::Stream(_) => {
-                    if let Some(ticket) = effect.ticket() {
-                        let answer = Err(EffectError::NotAllowed);
-                        self.engine.handle_input(now, Input::Done(ticket, answer));
-                    }
-                }
+                Step::Stored => {}
+                Step::Stream(effect) => self.pump.refuse(&effect),
             }
         }
     }
 
     /// Waits for a packet, an interface change, another thread, or a timer.
     fn wait(&mut self) -> io::Result<()> {
-        let now = self.clock.now();
+        let now = self.pump.now();
         let mut until = now + Self::TICK;
-        if let Some(deadline) = self.engine.poll_timeout() {
-            until = until.min(deadline.at);
+        if let Some(due) = self.pump.next_timeout() {
+            until = until.min(due);
         }
         if let Some(held) = self.outbox.held() {
             until = until.min(held.until);

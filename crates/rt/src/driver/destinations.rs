@@ -38,7 +38,7 @@ impl<E: Engine> Driver<E> {
         while let Some(peers) = self.updates.as_ref().and_then(|updates| updates.try_recv().ok()) {
             self.set_peers(peers);
         }
-        let now = self.clock.now();
+        let now = self.pump.now();
         while let Some((path, addresses)) = self.names.poll(now) {
             let family = self.socket.local().is_ipv4();
             let usable = |address: &&SocketAddr| {

@@ -50,7 +50,7 @@ impl<E: Engine> Driver<E> {
     ) -> bool {
         let is_any = !self.first.is_empty();
         while let Some((from, datagram)) = self.first.pop_front() {
-            on(self.clock.now(), &mut self.engine, Event::NewPeer { from, datagram });
+            on(self.pump.now(), &mut self.pump.engine, Event::NewPeer { from, datagram });
         }
         is_any
     }

@@ -70,7 +70,7 @@ impl<E: Engine> Driver<E> {
                 format_args!("no route to {to}, its path is down until there is one: {error}");
             self.outages.log.add(datagrams, what);
             self.unsent(path);
-            self.outages.paths.insert(path, self.clock.now() + INTERVAL);
+            self.outages.paths.insert(path, self.pump.now() + INTERVAL);
             self.path_down(path);
             return false;
         }
@@ -84,12 +84,12 @@ impl<E: Engine> Driver<E> {
     /// Reports that the last batch of a path, or a part of it, is lost.
     fn unsent(&mut self, path: PathId) {
         let event = Input::Path(path, PathEvent::Unsent);
-        self.engine.handle_input(self.clock.now(), event);
+        self.pump.pass(event);
     }
 
     pub(super) fn path_down(&mut self, path: PathId) {
         self.paused.remove(&path);
-        self.engine.handle_input(self.clock.now(), Input::Path(path, PathEvent::Down));
+        self.pump.pass(Input::Path(path, PathEvent::Down));
     }
 
     /// Brings up paths that have a route again.

@@ -9,7 +9,7 @@ impl<E: Engine> Driver<E> {
     /// Makes all paths, which are added later, follow a schedule: the engine is notified when a
     /// direction goes down or up, and the observer when a contact begins or ends.
     pub fn follow(&mut self, mut schedule: Schedule) {
-        schedule.begin(self.clock.now(), self.clock);
+        schedule.begin(self.pump.now(), self.pump.clock);
         self.schedule = Some(schedule);
     }
 
@@ -20,7 +20,7 @@ impl<E: Engine> Driver<E> {
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
     ) {
         let Some(schedule) = &mut self.schedule else { return };
-        let change = schedule.look(now, self.clock, now >= self.next_tick);
+        let change = schedule.look(now, self.pump.clock, now >= self.next_tick);
         let contact = schedule.contact();
         if let Some(change) = change {
             let is_open =
@@ -32,12 +32,12 @@ impl<E: Engine> Driver<E> {
                     if event == PathEvent::Down {
                         self.paused.remove(&path);
                     }
-                    self.engine.handle_input(now, Input::Path(path, event));
+                    self.pump.engine.handle_input(now, Input::Path(path, event));
                 }
             }
         }
         if std::mem::replace(&mut self.contact, contact) != contact {
-            on(now, &mut self.engine, Event::Contact(contact));
+            on(now, &mut self.pump.engine, Event::Contact(contact));
         }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use engine::{Completion, Deadline, FileName, OpenMode, StoreEffect, Ticket};
+use engine::{Completion, Deadline, Effect, EffectError, FileName, OpenMode, StoreEffect, Ticket};
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 

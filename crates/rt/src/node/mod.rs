@@ -23,6 +23,7 @@ use thiserror::Error;
 
 use self::turns::{Port, Turns};
 use self::wired::{Contacts, ForLayer, Wired};
+use crate::pump::Pump;
 use crate::streams::{StreamConfig, StreamDriver};
 use crate::wall::Wall;
 pub use crate::wall::{WallClock, dtn_ms};
@@ -241,12 +242,12 @@ impl Node {
             layers.push(running);
         }
         drop(events);
+        let mut pump = Pump::new(agent, Some(store));
+        pump.clock = clock;
         let turns = Turns {
-            agent,
-            clock,
+            pump,
             wall,
             on_step: config.on_step,
-            store,
             waker,
             orders: ordered,
             events: from_layers,

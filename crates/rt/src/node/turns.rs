@@ -6,12 +6,13 @@ use std::time::Duration;
 use bp::agent::{Agent, Indication, LinkRef};
 use bp::layer::Command;
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Effect, EffectError, Engine as _, Input, Time};
+use engine::{Engine as _, Time};
 
 use super::wired::{Events, ForLayer};
 use super::{LayerUpdate, OnStep, Order};
+use crate::Waker;
+use crate::pump::{Pump, Step};
 use crate::wall::{Wall, dtn_ms};
-use crate::{Clock, FileStore, Waker};
 
 /// Maximum orders per turn.
 const TURN: usize = 64;
@@ -36,11 +37,9 @@ impl Port {
 
 /// The agent and everything connected to it.
 pub(super) struct Turns<F> {
-    pub(super) agent: Agent,
-    pub(super) clock: Clock,
+    pub(super) pump: Pump<Agent>,
     pub(super) wall: Wall,
     pub(super) on_step: Option<OnStep>,
-    pub(super) store: FileStore,
     pub(super) waker: Waker,
     pub(super) orders: Receiver<Order>,
     pub(super) events: Receiver<Events>,
@@ -56,26 +55,27 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
     pub(super) fn run(mut self) {
         let mut commands: Vec<Vec<Command>> = self.ports.iter().map(|_| Vec::new()).collect();
         loop {
-            let now = self.clock.now();
+            let now = self.pump.now();
             self.follow(now);
-            if self.agent.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-                self.agent.handle_timeout(now);
-            }
+            self.pump.expire(now);
             let mut is_busy = self.receive(now);
             match self.process_commands(now) {
                 Some(some) => is_busy |= some,
                 None => return,
             }
-            while let Some((ticket, answer)) = self.store.poll() {
+            is_busy |= self.pump.pass_results();
+            let now = self.pump.now();
+            while let Some(indication) = self.pump.engine.poll_indication() {
                 is_busy = true;
-                self.agent.handle_input(now, Input::Done(ticket, answer));
+                (self.on)(now, &mut self.pump.engine, indication);
             }
-            while let Some(indication) = self.agent.poll_indication() {
-                is_busy = true;
-                (self.on)(now, &mut self.agent, indication);
+            while let Some(step) = self.pump.next_step() {
+                // An agent has no paths.
+                if let Step::Stream(effect) = step {
+                    self.pump.refuse(&effect);
+                }
             }
-            self.keep(now);
-            while let Some((layer, command)) = self.agent.poll_command() {
+            while let Some((layer, command)) = self.pump.engine.poll_command() {
                 if let Some(commands) = commands.get_mut(layer) {
                     commands.push(command);
                 }
@@ -94,13 +94,13 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
 
     /// Follows the wall clock, before anything else happens in this turn.
     fn follow(&mut self, now: Time) {
-        let clock = &self.clock;
+        let clock = &self.pump.clock;
         let set = self.wall.follow(now, || clock.zero(), crate::clock::is_synchronised);
         let Some((zero, change)) = set else { return };
         change.log();
-        self.agent.set_clock(now, Some(dtn_ms(zero)));
+        self.pump.engine.set_clock(now, Some(dtn_ms(zero)));
         if let Some(on_step) = &mut self.on_step {
-            on_step(now, &mut self.agent, zero);
+            on_step(now, &mut self.pump.engine, zero);
         }
     }
 
@@ -110,10 +110,10 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         for (layer, events) in self.events.try_iter().take(BATCHES) {
             some = true;
             for event in events {
-                self.agent.handle_event(now, layer, event);
+                self.pump.engine.handle_event(now, layer, event);
             }
         }
-        if self.closing.is_some() && self.agent.links_up().next().is_none() {
+        if self.closing.is_some() && self.pump.engine.links_up().next().is_none() {
             // The requester may have given up waiting.
             let _ = self.closing.take().map(|closed| closed.send(()));
         }
@@ -131,9 +131,9 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             };
             some = true;
             match order {
-                Order::Ask(request) => request(now, &mut self.agent),
+                Order::Ask(request) => request(now, &mut self.pump.engine),
                 Order::Close(links, closed) => {
-                    let all: BTreeSet<LinkRef> = self.agent.links_up().chain(links).collect();
+                    let all: BTreeSet<LinkRef> = self.pump.engine.links_up().chain(links).collect();
                     for LinkRef { layer, link } in all {
                         if let Some(port) = self.ports.get(layer) {
                             port.send(ForLayer::Ending(link));
@@ -155,23 +155,9 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         Some(some)
     }
 
-    /// Submits the agent's effects to the store.
-    fn keep(&mut self, now: Time) {
-        while !self.store.is_full()
-            && let Some(effect) = self.agent.poll_effect()
-        {
-            if let Effect::Store(effect) = effect {
-                self.store.submit(effect);
-            } else if let Some(ticket) = effect.ticket() {
-                let why = EffectError::Failed("an agent has no paths".to_owned());
-                self.agent.handle_input(now, Input::Done(ticket, Err(why)));
-            }
-        }
-    }
-
     fn wait(&self) {
-        let now = self.clock.now();
-        let next = self.agent.poll_timeout().map_or(TICK, |deadline| deadline.at.since(now));
+        let now = self.pump.now();
+        let next = self.pump.next_timeout().map_or(TICK, |at| at.since(now));
         let timeout = next.min(TICK);
         if timeout > Duration::ZERO
             && let Err(error) = self.waker.wait_alone(Some(timeout))

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use engine::{
-    Completion, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo,
-    Receive, StreamEffect, Ticket, Time, Timers, TxBuf,
+    Completion, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Receive,
+    StreamEffect, Ticket, Time, Timers, TxBuf,
 };
 use rustix::event::epoll::EventFlags;
 
@@ -28,9 +28,10 @@ use crate::lateness::{Observed, Timings};
 use crate::lookup::Destination;
 use crate::outbox::{Held, Outbox};
 use crate::port::{Port, Read, SEGMENTS_MAX};
+use crate::pump::{Pump, Step};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
-use crate::{Clock, Control, FileStore, Ready, TunStatistics, Waker};
+use crate::{Control, FileStore, Ready, TunStatistics, Waker};
 
 /// Pieces received before the next send, and transmits sent before the next read.
 const READS: usize = 16;
@@ -46,8 +47,7 @@ const REST: Duration = Duration::from_millis(100);
 /// have ended goes down as soon as the kernel has all data; delivery is the kernel's task.
 #[derive(Debug)]
 pub struct StreamDriver<E: Engine> {
-    engine: E,
-    clock: Clock,
+    pump: Pump<E>,
     config: StreamConfig,
     waker: Waker,
     poll: Poll,
@@ -60,8 +60,6 @@ pub struct StreamDriver<E: Engine> {
     piece: Vec<u8>,
     /// IP interface that is a path, too, if any.
     port: Option<Port>,
-    /// Store for the engine's files, if any.
-    store: Option<FileStore>,
     statistics: StreamStatistics,
     observed: Observed,
 }
@@ -81,8 +79,7 @@ impl<E: Engine> StreamDriver<E> {
         let last = config.peers.keys().next_back();
         let poll = Poll::new()?;
         Ok(Self {
-            engine,
-            clock: Clock::start(),
+            pump: Pump::new(engine, None),
             attempts: Attempts::new(waker.clone()),
             updates: None,
             waker,
@@ -93,7 +90,6 @@ impl<E: Engine> StreamDriver<E> {
             outbox: Outbox::new(TxBuf::with_limits(1, Receive::PIECE_MAX)),
             piece: vec![0; Receive::PIECE_MAX],
             port: None,
-            store: None,
             statistics: StreamStatistics::default(),
             observed: Observed::default(),
             config,
@@ -116,7 +112,7 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Sets the store for effects on files, opened with the driver's waker. Without one they fail.
     pub fn set_store(&mut self, store: FileStore) {
-        self.store = Some(store);
+        self.pump.set_store(store);
     }
 
     /// Sets the histogram for the lateness of timers and wake-ups.
@@ -133,17 +129,17 @@ impl<E: Engine> StreamDriver<E> {
     /// Returns the time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.clock.now()
+        self.pump.now()
     }
 
     /// Returns the engine, for requests before or between runs.
     pub fn engine_mut(&mut self) -> &mut E {
-        &mut self.engine
+        &mut self.pump.engine
     }
 
     /// Returns the engine.
     pub fn engine(&self) -> &E {
-        &self.engine
+        &self.pump.engine
     }
 
     /// Returns statistics so far.
@@ -180,25 +176,24 @@ impl<E: Engine> StreamDriver<E> {
         wake_exactly();
         self.observed.begin();
         loop {
-            let now = self.clock.now();
-            if let Some(deadline) = self.engine.poll_timeout().filter(|it| it.at <= now) {
-                self.observed.done(now, deadline.at);
-                self.engine.handle_timeout(now);
+            let now = self.pump.now();
+            if let Some(due) = self.pump.expire(now) {
+                self.observed.done(now, due);
             }
             self.expire(now);
-            self.pass_results();
+            self.pump.pass_results();
             self.resolved();
             self.effects();
             let mut busy = self.receive();
             busy |= self.transmit()?;
             self.effects();
             let mut stop = false;
-            while let Some(indication) = self.engine.poll_indication() {
+            while let Some(indication) = self.pump.engine.poll_indication() {
                 busy = true;
                 let event = StreamEvent::Indication(indication);
-                stop |= on(self.clock.now(), &mut self.engine, event) == Control::Stop;
+                stop |= on(self.pump.now(), &mut self.pump.engine, event) == Control::Stop;
             }
-            stop |= on(self.clock.now(), &mut self.engine, StreamEvent::Turn) == Control::Stop;
+            stop |= on(self.pump.now(), &mut self.pump.engine, StreamEvent::Turn) == Control::Stop;
             if stop {
                 while self.transmit()? {}
                 self.effects();
@@ -211,7 +206,7 @@ impl<E: Engine> StreamDriver<E> {
     }
 
     fn hand_in(&mut self, input: Input<'_>) {
-        self.engine.handle_input(self.clock.now(), input);
+        self.pump.pass(input);
         self.effects();
     }
 
@@ -219,38 +214,14 @@ impl<E: Engine> StreamDriver<E> {
         self.hand_in(Input::Path(path, event));
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
-    }
-
-    /// Passes completed storage effects to the engine.
-    fn pass_results(&mut self) {
-        while let Some((ticket, answer)) = self.store.as_mut().and_then(FileStore::poll) {
-            self.answer(ticket, answer);
-        }
-    }
-
-    /// Carries out the engine's effects. Effects for a full store wait, and so do all behind them.
+    /// Carries out the engine's effects.
     fn effects(&mut self) {
-        while !self.store.as_ref().is_some_and(FileStore::is_full)
-            && let Some(effect) = self.engine.poll_effect()
-        {
-            self.carry_out(effect);
-        }
-    }
-
-    fn carry_out(&mut self, effect: Effect) {
-        match effect {
-            Effect::Store(effect) => {
-                if let Some(store) = &mut self.store {
-                    store.submit(effect);
-                } else if let Some(ticket) = effect.ticket() {
-                    let why = "this driver has no store".to_owned();
-                    self.answer(ticket, Err(EffectError::Failed(why)));
-                }
+        while let Some(step) = self.pump.next_step() {
+            match step {
+                Step::Stored => {}
+                Step::Path(effect) => self.path_effect(effect),
+                Step::Stream(effect) => self.stream_effect(effect),
             }
-            Effect::Path(effect) => self.path_effect(effect),
-            Effect::Stream(effect) => self.stream_effect(effect),
         }
     }
 
@@ -281,7 +252,7 @@ impl<E: Engine> StreamDriver<E> {
             }
             StreamEffect::Listen { ticket, near, best_effort: _ } => {
                 let answer = self.listen(ticket, near).map(Completion::Listening);
-                self.answer(ticket, answer);
+                self.pump.answer(ticket, answer);
             }
             StreamEffect::StopListening { ticket } => {
                 self.listeners.stop_waiting(ticket);
@@ -328,7 +299,7 @@ impl<E: Engine> StreamDriver<E> {
                 tracing::warn!(%error, "a stream is not secured");
                 if let Some(stream) = self.forget(path) {
                     stream.reset();
-                    self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down));
+                    self.pump.pass(Input::Path(path, PathEvent::Down));
                 }
             }
         }
@@ -427,7 +398,7 @@ impl<E: Engine> StreamDriver<E> {
                 if !is_left {
                     self.statistics.bytes_received += len as u64;
                     let receive = Receive::datagram(path, &self.piece[..len]);
-                    self.engine.handle_input(self.clock.now(), Input::Receive(receive));
+                    self.pump.pass(Input::Receive(receive));
                     self.effects();
                 }
             }
@@ -478,15 +449,15 @@ impl<E: Engine> StreamDriver<E> {
         if let Some(stream) = self.forget(path)
             && stream.is_up()
         {
-            self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down));
+            self.pump.pass(Input::Path(path, PathEvent::Down));
         }
     }
 
     /// Sends due packets. Returns whether there may be more.
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
-            let now = self.clock.now();
-            let due = self.outbox.due(&mut self.engine, now, &mut self.observed);
+            let now = self.pump.now();
+            let due = self.outbox.due(&mut self.pump.engine, now, &mut self.observed);
             let Some(Held { transmit, .. }) = due else { return Ok(false) };
             match &mut self.port {
                 Some(port) if transmit.path == Self::INTERFACE => port.send(self.outbox.tx())?,
@@ -518,9 +489,9 @@ impl<E: Engine> StreamDriver<E> {
     fn wait(&mut self, busy: bool) -> io::Result<()> {
         // Sending may have made room for data that waits to be received.
         if !busy && !self.streams.has_readable() {
-            let now = self.clock.now();
+            let now = self.pump.now();
             let own = self.timers.next().map(|deadline| deadline.at);
-            let engine = self.engine.poll_timeout().map(|deadline| deadline.at);
+            let engine = self.pump.next_timeout();
             let held = self.outbox.held().map(|held| held.until);
             let first = [own, engine, held].into_iter().flatten().min();
             let until = first.map_or(now + Self::TICK, |at| at.min(now + Self::TICK));
@@ -546,7 +517,7 @@ impl<E: Engine> StreamDriver<E> {
     fn packets(&mut self) -> io::Result<()> {
         for _ in 0..READS {
             let Some(port) = self.port.as_mut().filter(|port| !port.paused) else { break };
-            if port.read(&self.clock, &mut self.engine)? == Read::Nothing {
+            if port.read(&mut self.pump)? == Read::Nothing {
                 break;
             }
             self.effects();

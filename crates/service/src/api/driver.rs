@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bp::app::{Application, ArrivalId, Event, Order};
 use bp::codec::bp7::Eid;
-use engine::{Effect, Engine, Input, Time};
+use engine::{Engine, Time};
+use rt::{Pump, Step};
 use thiserror::Error;
 
 use super::courier::{Courier, CourierConfig, Handed, News, Outcome};
@@ -56,7 +57,7 @@ pub type Observer<'a, A> =
 /// Driver of an application at a node, in the calling thread.
 #[derive(Debug)]
 pub struct ApplicationDriver<A> {
-    application: A,
+    pump: Pump<A>,
     courier: Courier,
     persists: bool,
     /// Deliveries of the node that are not confirmed.
@@ -65,9 +66,7 @@ pub struct ApplicationDriver<A> {
     /// The delivery of which more bytes come, and whether the application has asked for them.
     open: Option<(ArrivalId, bool)>,
     is_ending: bool,
-    store: rt::FileStore,
     waker: rt::Waker,
-    clock: rt::Clock,
     tick: Duration,
     next_tick: Time,
     /// Reason to end early.
@@ -91,19 +90,17 @@ impl<A: Application> ApplicationDriver<A> {
         let endpoint = application.endpoint().map(|endpoint| endpoint.to_string());
         let courier = CourierConfig { socket, files, endpoint, share, persists };
         let courier = Courier::start(courier, waker.clone())?;
-        let clock = rt::Clock::start();
+        let pump = Pump::new(application, Some(store));
         Ok(Self {
-            application,
             courier,
             persists,
             deliveries: BTreeMap::new(),
             next_arrival: 0,
             open: None,
             is_ending: false,
-            store,
             waker,
-            next_tick: clock.now() + tick,
-            clock,
+            next_tick: pump.now() + tick,
+            pump,
             tick,
             fault: None,
         })
@@ -112,12 +109,12 @@ impl<A: Application> ApplicationDriver<A> {
     /// Returns the time of the application's clock.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.clock.now()
+        self.pump.now()
     }
 
     /// Calls the application with a request, before or between runs.
     pub fn with_application<T>(&mut self, request: impl FnOnce(Time, &mut A) -> T) -> T {
-        request(self.clock.now(), &mut self.application)
+        request(self.pump.now(), &mut self.pump.engine)
     }
 
     /// Runs until `stop` is set or `on` returns [`rt::Control::Stop`], as [`rt::Driver::run`] does.
@@ -147,36 +144,30 @@ impl<A: Application> ApplicationDriver<A> {
 
     /// Handles all input and output of the application. Returns whether there was any.
     fn round(&mut self, on: &mut Observer<'_, A>) -> bool {
-        let now = self.clock.now();
-        if self.application.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-            self.application.handle_timeout(now);
-        }
+        let now = self.pump.now();
+        self.pump.expire(now);
         let mut some = self.receive();
-        while let Some(event) = self.application.poll_indication() {
+        while let Some(event) = self.pump.engine.poll_indication() {
             some = true;
-            on(self.clock.now(), &mut self.application, rt::Event::Indication(event));
+            on(self.pump.now(), &mut self.pump.engine, rt::Event::Indication(event));
         }
         some |= self.carry_out();
-        let now = self.clock.now();
+        let now = self.pump.now();
         if now >= self.next_tick {
             self.next_tick = now + self.tick;
             some = true;
-            on(now, &mut self.application, rt::Event::Tick);
+            on(now, &mut self.pump.engine, rt::Event::Tick);
         }
         some
     }
 
     fn notify(&mut self, event: Event) {
-        self.application.handle_event(self.clock.now(), event);
+        self.pump.engine.handle_event(self.pump.now(), event);
     }
 
     /// Passes the results of the store and the node to the application.
     fn receive(&mut self) -> bool {
-        let mut some = false;
-        while let Some((ticket, answer)) = self.store.poll() {
-            some = true;
-            self.application.handle_input(self.clock.now(), Input::Done(ticket, answer));
-        }
+        let mut some = self.pump.pass_results();
         while let Some(outcome) = self.courier.outcome() {
             some = true;
             self.notify(match outcome {
@@ -201,7 +192,7 @@ impl<A: Application> ApplicationDriver<A> {
     fn next_handed(&mut self) -> Option<Handed> {
         let is_wanted = match self.open {
             Some((_, is_asked)) => is_asked,
-            None => !self.is_ending && self.application.takes_more(),
+            None => !self.is_ending && self.pump.engine.takes_more(),
         };
         if is_wanted { self.courier.bundle() } else { None }
     }
@@ -249,14 +240,14 @@ impl<A: Application> ApplicationDriver<A> {
     /// Carries out the effects and orders of the application.
     fn carry_out(&mut self) -> bool {
         let mut some = false;
-        while !self.store.is_full() {
-            let Some(effect) = self.application.poll_effect() else { break };
+        while let Some(step) = self.pump.next_step() {
             some = true;
-            if let Effect::Store(effect) = effect {
-                self.store.submit(effect);
+            // An application has no paths.
+            if let Step::Stream(effect) = step {
+                self.pump.refuse(&effect);
             }
         }
-        while let Some(order) = self.application.poll_order() {
+        while let Some(order) = self.pump.engine.poll_order() {
             some = true;
             match order {
                 Order::Send(outgoing) => self.courier.send(outgoing),
@@ -285,12 +276,12 @@ impl<A: Application> ApplicationDriver<A> {
     /// Finishes writes to the disk, and bundles to a node that `is_there`, if they complete soon.
     fn settle(&mut self, on: &mut Observer<'_, A>, is_there: bool) -> io::Result<()> {
         self.is_ending = true;
-        self.application.stop();
-        let end = self.clock.now() + SETTLE;
-        while self.clock.now() < end {
+        self.pump.engine.stop();
+        let end = self.pump.now() + SETTLE;
+        while self.pump.now() < end {
             let some = self.round(on);
             let is_idle = !is_there || self.courier.is_idle() || self.courier.is_away();
-            if !some && self.store.pending() == 0 && is_idle {
+            if !some && self.pump.store_is_idle() && is_idle {
                 return Ok(());
             }
             if !some {
@@ -302,8 +293,8 @@ impl<A: Application> ApplicationDriver<A> {
     }
 
     fn wait(&self, latest: Time) -> io::Result<()> {
-        let deadline = self.application.poll_timeout().map_or(latest, |deadline| deadline.at);
-        let (until, now) = (latest.min(deadline).min(self.next_tick), self.clock.now());
+        let deadline = self.pump.next_timeout().unwrap_or(latest);
+        let (until, now) = (latest.min(deadline).min(self.next_tick), self.pump.now());
         if until > now {
             self.waker.wait_alone(Some(until.since(now)))?;
         }

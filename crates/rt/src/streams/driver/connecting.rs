@@ -58,9 +58,9 @@ impl<E: Engine> StreamDriver<E> {
             },
             (None, Some(port)) if path == Self::INTERFACE => {
                 let event = port.event();
-                self.engine.handle_input(self.now(), Input::Path(path, event));
+                self.pump.pass(Input::Path(path, event));
             }
-            (None, _) => self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down)),
+            (None, _) => self.pump.pass(Input::Path(path, PathEvent::Down)),
         }
     }
 
@@ -114,8 +114,8 @@ impl<E: Engine> StreamDriver<E> {
             return self.connect(path, None, to, None);
         }
         match ticket {
-            Some(ticket) => self.answer(ticket, Err(why)),
-            None => self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down)),
+            Some(ticket) => self.pump.answer(ticket, Err(why)),
+            None => self.pump.pass(Input::Path(path, PathEvent::Down)),
         }
     }
 
