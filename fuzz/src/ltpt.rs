@@ -339,7 +339,10 @@ impl World {
     }
 
     fn records(&mut self) -> Vec<String> {
-        let load = StoreEffect::Index { ticket: Ticket(u64::MAX), request: IndexRequest::Load };
+        let load = StoreEffect::Index {
+            ticket: Ticket(u64::MAX),
+            request: IndexRequest::Load { prefix: String::new() },
+        };
         match self.store.execute(load) {
             Some((_, Ok(Completion::Records(records)))) => {
                 records.into_iter().map(|(key, _)| key).collect()

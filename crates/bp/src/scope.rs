@@ -39,7 +39,7 @@ impl Scope {
                         IndexRequest::Put { key: key + &self.0, value }
                     }
                     IndexRequest::Remove { key } => IndexRequest::Remove { key: key + &self.0 },
-                    IndexRequest::Load => IndexRequest::Load,
+                    load @ IndexRequest::Load { .. } => load,
                 };
                 StoreEffect::Index { ticket, request }
             }

@@ -208,7 +208,8 @@ impl Entity {
         let mut core = Core::new(config);
         let loaded = !core.config.journal.enabled;
         if !loaded {
-            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            let load = IndexRequest::Load { prefix: RECORD_PREFIX.to_owned() };
+            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), load);
         }
         let closed = Closed::new(core.config.limits.finished);
         Self {

@@ -290,8 +290,12 @@ pub enum IndexRequest {
         /// The record's name.
         key: String,
     },
-    /// Return all records, in order of their keys; completes with [`Completion::Records`].
-    Load,
+    /// Return the records whose keys have this prefix, in order of their keys; completes with
+    /// [`Completion::Records`].
+    Load {
+        /// First part of the keys. Engines that share a store do not load each other's records.
+        prefix: String,
+    },
 }
 
 /// Completion of an effect, or its error.

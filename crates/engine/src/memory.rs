@@ -313,9 +313,12 @@ impl MemoryStore {
                 self.records.remove(&key);
                 Completion::Done
             }
-            IndexRequest::Load => Completion::Records(
-                self.records.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            ),
+            IndexRequest::Load { prefix } => {
+                let records = self.records.iter().filter(|(key, _)| key.starts_with(&prefix));
+                Completion::Records(
+                    records.map(|(key, value)| (key.clone(), value.clone())).collect(),
+                )
+            }
         }
     }
 

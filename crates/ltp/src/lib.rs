@@ -156,7 +156,8 @@ impl Node {
         let flows = Flows::new(core.config.engine, core.config.transport.as_ref());
         let journal = core.config.journal;
         if journal {
-            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            let load = IndexRequest::Load { prefix: RECORD_PREFIX.to_owned() };
+            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), load);
         }
         Self {
             core,

@@ -108,7 +108,8 @@ impl Node {
         let mut core = Core::new(config, rng);
         let is_restored = !core.config.journal.enabled;
         if !is_restored {
-            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            let load = IndexRequest::Load { prefix: RECORD_PREFIX.to_owned() };
+            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), load);
         }
         Self { core, sessions: Sessions::new(), is_restored, free_kib: None }
     }

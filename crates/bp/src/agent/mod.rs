@@ -155,7 +155,8 @@ impl Agent {
         let mut store = Store::new(config.directory.clone());
         store.list();
         if config.persistent {
-            store.effects.index(Job::Load, IndexRequest::Load);
+            let prefix = format!("{}-", config.directory.path());
+            store.effects.index(Job::Load, IndexRequest::Load { prefix });
         }
         let planned = Planned::new(&config);
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };

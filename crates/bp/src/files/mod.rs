@@ -252,7 +252,7 @@ impl Files {
             indications: VecDeque::new(),
             timers: Timers::new(),
         };
-        files.effects.index(Use::Load, IndexRequest::Load);
+        files.effects.index(Use::Load, IndexRequest::Load { prefix: String::new() });
         files
     }
 

@@ -503,7 +503,10 @@ fn records_are_read_as_they_were_written() {
         part_of(header, &content(10), true).into()
     });
     world.finish();
-    let load = StoreEffect::Index { ticket: Ticket(0), request: IndexRequest::Load };
+    let load = StoreEffect::Index {
+        ticket: Ticket(0),
+        request: IndexRequest::Load { prefix: String::new() },
+    };
     let Some((_, Ok(engine::Completion::Records(records)))) = world.sides[1].store.execute(load)
     else {
         panic!("records")

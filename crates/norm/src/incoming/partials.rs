@@ -249,7 +249,8 @@ impl Core {
     /// Starts to read the records of an earlier process.
     pub(crate) fn load_records(&mut self) {
         if self.config.journal.enabled {
-            self.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            let load = IndexRequest::Load { prefix: SPOOL_PREFIX.to_owned() };
+            self.shared.index(Handle::NOBODY, Job::Own(Task::Load), load);
         } else {
             self.partials.is_restored = true;
         }

@@ -109,7 +109,7 @@ impl Records {
             let done = match request {
                 IndexRequest::Put { key, value } => index.put(key, value),
                 IndexRequest::Remove { key } => index.remove(key),
-                IndexRequest::Load => Ok(()),
+                IndexRequest::Load { .. } => Ok(()),
             };
             done.map_err(|error| reason(&error))
         };
@@ -125,10 +125,10 @@ impl Records {
     }
 
     /// Loads all records in order of their keys.
-    pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
+    pub(super) fn load(&self, prefix: &str) -> io::Result<Vec<(String, Bytes)>> {
         match self {
-            Self::Files(index) => index.load(),
-            Self::Log(log) => log.load(),
+            Self::Files(index) => index.load(prefix),
+            Self::Log(log) => log.load(prefix),
         }
     }
 
@@ -307,9 +307,9 @@ impl Disk {
         Ok(Completion::Done)
     }
 
-    /// Loads all records of the index.
-    pub(super) fn load(&self) -> Answer {
-        self.records.load().map(Completion::Records).map_err(|error| reason(&error))
+    /// Loads the records whose keys have this prefix.
+    pub(super) fn load(&self, prefix: &str) -> Answer {
+        self.records.load(prefix).map(Completion::Records).map_err(|error| reason(&error))
     }
 
     fn area(&self, name: &FileName) -> &Dir {

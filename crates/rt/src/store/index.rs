@@ -52,15 +52,20 @@ impl Index {
         }
     }
 
-    /// Loads all records in order of their keys. Skips a damaged one with a warning.
-    pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
+    /// Loads the records whose keys have this prefix, in order of their keys. Skips a damaged one
+    /// with a warning.
+    pub(super) fn load(&self, prefix: &str) -> io::Result<Vec<(String, Bytes)>> {
         let mut records = Vec::new();
         for entry in self.0.entries()? {
             let name = entry?.file_name();
             if name == WORKING {
                 continue;
             }
-            match name.to_str().and_then(key_of).map(|key| self.read(key)) {
+            let key = name.to_str().and_then(key_of);
+            if key.as_ref().is_some_and(|key| !key.starts_with(prefix)) {
+                continue;
+            }
+            match key.map(|key| self.read(key)) {
                 Some(Ok(Some(record))) => records.push(record),
                 Some(Ok(None)) | None => {
                     tracing::warn!(?name, "a damaged record of a transfer is ignored");
@@ -159,10 +164,10 @@ mod tests {
         index.put("a", b"").unwrap();
         index.put("b", b"three").unwrap();
         let record = |key: &str, value: &'static [u8]| (key.to_owned(), Bytes::from_static(value));
-        assert_eq!(index.load().unwrap(), [record("a", b""), record("b", b"three")]);
+        assert_eq!(index.load("").unwrap(), [record("a", b""), record("b", b"three")]);
         index.remove("a").unwrap();
         index.remove("a").unwrap();
-        assert_eq!(index.load().unwrap(), [record("b", b"three")]);
+        assert_eq!(index.load("").unwrap(), [record("b", b"three")]);
     }
 
     #[test]
@@ -178,7 +183,7 @@ mod tests {
         std::fs::write(place.path().join(WORKING), b"SLR").unwrap();
         std::fs::write(place.path().join("r-short"), b"SL").unwrap();
         std::fs::copy(place.path().join("r-good"), place.path().join("r-other")).unwrap();
-        let keys: Vec<_> = index.load().unwrap().into_iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = index.load("").unwrap().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["good"]);
     }
 }

@@ -10,7 +10,7 @@ mod system;
 mod tests;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -379,7 +379,8 @@ impl FileStore {
             // A store in memory starts empty.
             Place::Memory(_) => return Ok(0),
         };
-        let records = disk.records.load()?;
+        let records = disk.records.load(&format!("{key_prefix}{prefix}"))?;
+        let keys: HashSet<&str> = records.iter().map(|(key, _)| key.as_str()).collect();
         let mut swept = 0;
         for entry in disk.spool.entries()? {
             let entry = entry?;
@@ -388,7 +389,7 @@ impl FileStore {
                 continue;
             };
             let key = format!("{key_prefix}{name}");
-            if entry.file_type()?.is_file() && !records.iter().any(|(other, _)| *other == key) {
+            if entry.file_type()?.is_file() && !keys.contains(key.as_str()) {
                 entry.remove_file()?;
                 swept += 1;
             }
@@ -470,7 +471,7 @@ impl FileStore {
 /// Opens the log of a directory. Moves records into it that were files.
 fn log(state: &Path, earlier: &Index) -> io::Result<Log> {
     let log = Log::open(state)?;
-    let records = earlier.load()?.into_iter();
+    let records = earlier.load("")?.into_iter();
     let records: Vec<_> =
         records.map(|(key, value)| engine::IndexRequest::Put { key, value }).collect();
     if !records.is_empty() {

@@ -113,7 +113,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (key(), content())
             .prop_map(|(key, value)| Op::Index(IndexRequest::Put { key, value: value.into() })),
         1 => key().prop_map(|key| Op::Index(IndexRequest::Remove { key })),
-        1 => Just(Op::Index(IndexRequest::Load)),
+        1 => Just(Op::Index(IndexRequest::Load { prefix: String::new() })),
     ]
 }
 
@@ -376,10 +376,7 @@ fn records_survive_the_store() {
     execute(&mut store, StoreEffect::Index { ticket: Ticket(1), request: put }).unwrap().1.unwrap();
     drop(store);
     let mut store = open_store(StoreConfig::new(place.path()));
-    let load = StoreEffect::Index { ticket: Ticket(2), request: IndexRequest::Load };
-    let records = execute(&mut store, load).unwrap().1;
-    let expected = vec![("k".to_owned(), Bytes::from_static(b"v"))];
-    assert_eq!(records, Ok(Completion::Records(expected)));
+    assert_eq!(load(&mut store, ""), [("k".to_owned(), Bytes::from_static(b"v"))]);
     // Fails if replacing is not allowed.
     store.submit(StoreEffect::Filestore {
         ticket: Ticket(3),
@@ -389,8 +386,7 @@ fn records_survive_the_store() {
         store.poll();
     }
     store.reset().unwrap();
-    let load = StoreEffect::Index { ticket: Ticket(4), request: IndexRequest::Load };
-    assert_eq!(execute(&mut store, load).unwrap().1, Ok(Completion::Records(Vec::new())));
+    assert_eq!(load(&mut store, ""), []);
     let spool = place.path().join(FileName::SPOOL_DIRECTORY).join("spool");
     assert_eq!(std::fs::read_dir(spool).unwrap().count(), 0);
 }
@@ -419,11 +415,36 @@ fn put(key: String, value: &'static [u8]) -> IndexRequest {
     IndexRequest::Put { key, value: Bytes::from_static(value) }
 }
 
-fn load(store: &mut FileStore) -> Vec<(String, Bytes)> {
-    let request = IndexRequest::Load;
+fn load(store: &mut FileStore, prefix: &str) -> Vec<(String, Bytes)> {
+    let request = IndexRequest::Load { prefix: prefix.to_owned() };
     match execute(store, StoreEffect::Index { ticket: Ticket(1), request }).unwrap().1 {
         Ok(Completion::Records(records)) => records,
         answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn records_are_loaded_by_prefix() {
+    for index in [RecordsIn::Files, RecordsIn::Log] {
+        let place = tempfile::tempdir().unwrap();
+        let config = || StoreConfig { index, ..StoreConfig::new(place.path()) };
+        let mut store = open_store(config());
+        // Keys with and without a number, which a log keeps apart.
+        let keys = ["ltp-0000000000000001", "ltps-7", "sar-0000000000000001"];
+        for key in keys {
+            let effect =
+                StoreEffect::Index { ticket: Ticket(1), request: put(key.to_owned(), b"v") };
+            execute(&mut store, effect).unwrap().1.unwrap();
+        }
+        drop(store);
+        let mut store = open_store(config());
+        let mut loaded = |prefix| -> Vec<String> {
+            load(&mut store, prefix).into_iter().map(|(key, _)| key).collect()
+        };
+        assert_eq!(loaded(""), keys, "{index:?}");
+        assert_eq!(loaded("ltp"), keys[..2], "{index:?}");
+        assert_eq!(loaded("sar-"), keys[2..], "{index:?}");
+        assert_eq!(loaded("norm-"), [""; 0], "{index:?}");
     }
 }
 
@@ -458,7 +479,7 @@ fn many_records_complete_in_order() {
         (0..5000).flat_map(|n| std::iter::once(n).chain((n % 100 == 0).then_some(10_000 + n)));
     assert!(answered.into_iter().eq(expected));
     drop(store);
-    assert_eq!(load(&mut open_store(config())).len(), 5000);
+    assert_eq!(load(&mut open_store(config()), "").len(), 5000);
 }
 
 #[test]
@@ -473,7 +494,7 @@ fn records_that_were_files_move_into_the_log() {
     let index = RecordsIn::Log;
     let mut store = open_store(StoreConfig { index, ..StoreConfig::new(place.path()) });
     let records = ["a", "b"].map(|key| (key.to_owned(), Bytes::from_static(b"value")));
-    assert_eq!(load(&mut store), records);
+    assert_eq!(load(&mut store, ""), records);
     let left = std::fs::read_dir(place.path().join(".slowlight/index")).unwrap();
     assert_eq!(left.count(), 0);
 }

@@ -250,7 +250,7 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
 /// Record change of a job, if it is one.
 fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
     match &job.effect {
-        StoreEffect::Index { request: IndexRequest::Load, .. } => None,
+        StoreEffect::Index { request: IndexRequest::Load { .. }, .. } => None,
         StoreEffect::Index { ticket, request } => Some((*ticket, request)),
         StoreEffect::Open { .. }
         | StoreEffect::Read { .. }
@@ -387,8 +387,11 @@ impl Worker<'_> {
                 return None;
             }
             StoreEffect::Filestore { request, .. } => self.disk.filestore(&request),
+            StoreEffect::Index { request: IndexRequest::Load { prefix }, .. } => {
+                self.disk.load(&prefix)
+            }
             // Record changes were handled before.
-            StoreEffect::Index { .. } => self.disk.load(),
+            StoreEffect::Index { .. } => return None,
         };
         ticket.map(|ticket| (ticket, answer))
     }

@@ -499,7 +499,8 @@ impl World {
 }
 
 fn records(store: &mut MemoryStore) -> Vec<(String, bytes::Bytes)> {
-    let (ticket, request) = (engine::Ticket(u64::MAX), engine::IndexRequest::Load);
+    let (ticket, request) =
+        (engine::Ticket(u64::MAX), engine::IndexRequest::Load { prefix: String::new() });
     match store.execute(StoreEffect::Index { ticket, request }) {
         Some((_, Ok(Completion::Records(records)))) => records,
         other => panic!("records can be read: {other:?}"),

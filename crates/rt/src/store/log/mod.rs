@@ -176,9 +176,10 @@ impl Log {
         self.inside().tidy();
     }
 
-    /// Loads all records in order of their keys. Skips a damaged one with a warning.
-    pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
-        self.inside().load()
+    /// Loads the records whose keys have this prefix, in order of their keys. Skips a damaged one
+    /// with a warning.
+    pub(super) fn load(&self, prefix: &str) -> io::Result<Vec<(String, Bytes)>> {
+        self.inside().load(prefix)
     }
 
     /// Removes all records.
@@ -219,14 +220,18 @@ impl Inside {
         }
     }
 
-    fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
-        let mut places: Vec<(String, Place)> = self.places.iter().collect();
+    fn load(&self, prefix: &str) -> io::Result<Vec<(String, Bytes)>> {
+        let found = self.places.iter().filter(|(key, _)| key.starts_with(prefix));
+        let mut places: Vec<(String, Place)> = found.collect();
         places.sort_unstable_by_key(|(_, place)| (place.segment, place.offset));
         let mut records = Vec::with_capacity(places.len());
         let mut places = places.into_iter().peekable();
-        for segment in self.segments.iter().filter(|segment| segment.live > 0) {
-            let content = segment.content()?;
+        for segment in &self.segments {
             let is_here = |(_, place): &(String, Place)| place.segment == segment.number;
+            if !places.peek().is_some_and(is_here) {
+                continue;
+            }
+            let content = segment.content()?;
             while let Some((key, place)) = places.next_if(is_here) {
                 let entry = segment::entry(&content, segment.salt, place.offset as usize);
                 match entry.and_then(|entry| entry.value) {
@@ -334,7 +339,7 @@ impl Inside {
                         changes.push((Kind::Remove, key, Bytes::new()));
                     }
                 }
-                IndexRequest::Load => {}
+                IndexRequest::Load { .. } => {}
             }
             answers.push(answer);
         }
@@ -456,7 +461,7 @@ impl Inside {
     fn makes_room(&self, request: &IndexRequest) -> bool {
         match request {
             IndexRequest::Put { key, .. } => self.places.get(key).is_some(),
-            IndexRequest::Remove { .. } | IndexRequest::Load => true,
+            IndexRequest::Remove { .. } | IndexRequest::Load { .. } => true,
         }
     }
 }
@@ -466,7 +471,7 @@ const fn size(request: &IndexRequest) -> usize {
     match request {
         IndexRequest::Put { key, value } => HEAD + key.len() + value.len(),
         IndexRequest::Remove { key } => HEAD + key.len(),
-        IndexRequest::Load => 0,
+        IndexRequest::Load { .. } => 0,
     }
 }
 

@@ -34,15 +34,15 @@ fn changes_of_one_turn_are_carried_out_in_their_order() {
     let answers = log.change(&requests.iter().collect::<Vec<_>>());
     assert_eq!(answers, [const { Ok(()) }; 6]);
     let expected = [record("b", b""), record("c", b"y")];
-    assert_eq!(log.load().unwrap(), expected);
+    assert_eq!(log.load("").unwrap(), expected);
     drop(log);
     let log = open(place.path());
-    assert_eq!(log.load().unwrap(), expected);
+    assert_eq!(log.load("").unwrap(), expected);
     log.clear().unwrap();
-    assert_eq!(log.load().unwrap(), []);
+    assert_eq!(log.load("").unwrap(), []);
     log.change(&[&put("d", b"z")]);
     drop(log);
-    assert_eq!(open(place.path()).load().unwrap(), [record("d", b"z")]);
+    assert_eq!(open(place.path()).load("").unwrap(), [record("d", b"z")]);
 }
 
 /// Random changes, and the records that are there after them.
@@ -78,7 +78,7 @@ fn old_segments_are_emptied_and_their_files_used_again() {
     let mut records = std::collections::BTreeMap::new();
     for seed in 0..20 {
         let log = open(place.path());
-        assert!(log.load().unwrap().into_iter().eq(records.clone()), "{seed}");
+        assert!(log.load("").unwrap().into_iter().eq(records.clone()), "{seed}");
         log.change(&[&put("lasting", b"value")]);
         records.insert("lasting".to_owned(), Bytes::from_static(b"value"));
         churn(&log, &mut records, 100, seed);
@@ -109,7 +109,8 @@ fn removals_end_behind_an_oldest_segment_that_lasts() {
     let bytes: u64 = files(place.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!(bytes <= 10 * 4096, "{bytes}");
     drop(log);
-    let keys: Vec<_> = open(place.path()).load().unwrap().into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<_> =
+        open(place.path()).load("").unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["lasting0", "lasting1", "lasting2", "lasting3"]);
 }
 
@@ -127,12 +128,12 @@ fn a_removal_is_kept_while_an_older_segment_has_the_record() {
         [record("back", b"new"), record("lasting", &[1; 3500]), record("other", &[3; 3500])];
     for _ in 0..2 {
         let log = open(place.path());
-        assert_eq!(log.load().unwrap(), expected);
+        assert_eq!(log.load("").unwrap(), expected);
     }
     let log = open(place.path());
     log.inside().empty(0).unwrap();
     drop(log);
-    assert_eq!(open(place.path()).load().unwrap(), expected);
+    assert_eq!(open(place.path()).load("").unwrap(), expected);
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn a_record_may_be_longer_than_a_segment() {
         assert_eq!(answers, [const { Ok(()) }; 3]);
         log.tidy();
         let expected = [record("a", b"short"), record("b", &long), record("c", &long)];
-        assert_eq!(log.load().unwrap(), expected);
+        assert_eq!(log.load("").unwrap(), expected);
     }
     let inside = log.inside();
     let all: u64 = inside.segments.iter().map(|segment| segment.len).sum();
@@ -192,7 +193,7 @@ fn what_was_not_confirmed_is_cut_off() {
             }
             fs::write(&path, content).unwrap();
             let log = open(place.path());
-            let records = log.load().unwrap();
+            let records = log.load("").unwrap();
             assert_eq!(records[0], kept[0], "{end}");
             assert!(records[1] == kept[1] || records[1] == record("b", b"three"), "{end}");
             // Nothing of the former content comes back behind new entries.
@@ -202,7 +203,7 @@ fn what_was_not_confirmed_is_cut_off() {
                 log.change(&[&change, &remove("d")]);
             }
             drop(log);
-            assert_eq!(open(place.path()).load().unwrap().len(), known, "{end}");
+            assert_eq!(open(place.path()).load("").unwrap().len(), known, "{end}");
         }
     }
 }
@@ -223,7 +224,7 @@ fn damage_of_the_last_segment_costs_what_is_damaged() {
         content[at] ^= 1;
         fs::write(&path, content).unwrap();
         let keys: Vec<_> =
-            open(place.path()).load().unwrap().into_iter().map(|(key, _)| key).collect();
+            open(place.path()).load("").unwrap().into_iter().map(|(key, _)| key).collect();
         let kept = match at.checked_sub(begin).map(|at| at / entry) {
             None => vec!["a", "b", "c"],
             Some(0) => vec!["b", "c"],
@@ -250,7 +251,7 @@ fn records_that_are_found_damaged_when_moved_do_not_come_back() {
         let live: u64 = log.inside().segments.iter().map(|segment| segment.live).sum();
         assert_eq!(live, log.inside().live);
         let keys =
-            |log: &Log| log.load().unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+            |log: &Log| log.load("").unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
         assert_eq!(keys(&log), ["b", "c", "lasting"]);
         drop(log);
         assert_eq!(keys(&open(place.path())), ["b", "c", "lasting"]);
@@ -289,7 +290,7 @@ fn damage_of_an_earlier_segment_costs_what_is_damaged() {
         content[at] ^= 1;
         fs::write(&first, content).unwrap();
         let keys: Vec<_> =
-            open(place.path()).load().unwrap().into_iter().map(|(key, _)| key).collect();
+            open(place.path()).load("").unwrap().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["1", "2", "3", "4", "5", "6", "7"]);
     }
 }
@@ -311,7 +312,7 @@ fn a_crash_while_a_segment_is_emptied_loses_and_restores_nothing() {
     log.inside().empty(0).unwrap();
     drop(log);
     fs::write(&oldest, content).unwrap();
-    assert_eq!(open(place.path()).load().unwrap(), expected);
+    assert_eq!(open(place.path()).load("").unwrap(), expected);
     // The last segment is sealed, and none follows.
     let log = open(place.path());
     let mut seal = Batch::new(log.inside().segments.back().unwrap().salt);
@@ -321,13 +322,14 @@ fn a_crash_while_a_segment_is_emptied_loses_and_restores_nothing() {
     let log = open(place.path());
     log.change(&[&put("new", b"value")]);
     drop(log);
-    let keys: Vec<_> = open(place.path()).load().unwrap().into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<_> =
+        open(place.path()).load("").unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["lasting", "new", "other"]);
     // A segment without a head was being created.
     let last = files(place.path()).pop().unwrap();
     fs::write(last.with_file_name("0000ffff.log"), b"").unwrap();
     fs::write(last.with_file_name("new"), b"anything").unwrap();
-    assert_eq!(open(place.path()).load().unwrap().len(), 3);
+    assert_eq!(open(place.path()).load("").unwrap().len(), 3);
 }
 
 #[test]
@@ -362,7 +364,7 @@ fn space_is_reserved_for_deletions() {
         assert_eq!(log.change(&[&remove(&number.to_string())]), [Ok(())], "{number}");
         log.tidy();
     }
-    assert_eq!(log.load().unwrap(), []);
+    assert_eq!(log.load("").unwrap(), []);
     for number in 0..kept {
         let answers = log.change(&[&put(&number.to_string(), &[7; 10_000])]);
         assert!(number > kept / 2 || answers == [Ok(())], "{number}");
