@@ -170,7 +170,8 @@ enum Outcome {
 
 impl Incoming {
     pub(crate) fn new(
-        (id, instance): (ObjectId, u16),
+        id: ObjectId,
+        instance: u16,
         handle: Handle,
         is_info_only: bool,
         is_single: bool,

@@ -281,7 +281,7 @@ impl Sender {
             object.close(core);
             core.free.push(object.handle);
             let end = Err(failure);
-            finished(core, &object, end, (0, false));
+            finished(core, &object, end, 0, false);
             // Receivers with a part of it are informed that no more follows.
             if object.fti().is_some() {
                 self.refuse(core, object.number(), object.end());
@@ -456,7 +456,7 @@ impl Sender {
         ack: &Ack<'_>,
         is_private: bool,
     ) {
-        self.on_feedback(core, now, node, (ack.grtt_response, ack.cc, is_private));
+        self.on_feedback(core, now, node, ack.grtt_response, ack.cc, is_private);
         self.on_report(core, now, node, &ack.others);
         if let Some(refusal) = Refusal::find(&ack.others) {
             self.on_refusal(core, now, node, refusal);
@@ -498,7 +498,8 @@ fn finished(
     core: &mut Core,
     object: &Outgoing,
     result: Result<(), Failure>,
-    (acknowledged, is_confirmed): (u32, bool),
+    acknowledged: u32,
+    is_confirmed: bool,
 ) {
     let is_confirmed = is_confirmed && result.is_ok();
     object.forget_record(core);

@@ -1,5 +1,7 @@
 //! Requests for missing parts of an object (RFC 5740 §5.3).
 
+use std::ops::Range;
+
 use engine::Time;
 use session::ranges::Ranges;
 
@@ -185,7 +187,7 @@ impl Incoming {
     fn note_all_requested(&mut self, now: Time) {
         self.requested.at = Some(now);
         if let Kind::Blocks(blocks) = &mut self.kind {
-            blocks.requested.note_blocks((0, u64::MAX), now);
+            blocks.requested.note_blocks(0..u64::MAX, now);
             blocks.parts.values_mut().for_each(|block| block.requested_at = Some(now));
         }
     }
@@ -275,7 +277,7 @@ impl Blocks {
         while let Some(missing) = self.next_missing(at, end) {
             let went = match missing {
                 Missing::Run(first, end) => {
-                    self.request_blocks(writer, object, (first, end), &covered, round.now)
+                    self.request_blocks(writer, object, first..end, &covered, round.now)
                 }
                 Missing::Part(number) => {
                     self.can_examine(number, round.since, &mut left)
@@ -304,16 +306,18 @@ impl Blocks {
         &mut self,
         writer: &mut RequestWriter<'_>,
         object: u16,
-        (first, end): (u32, u32),
+        blocks: Range<u32>,
         covered: &Ranges,
         now: Time,
     ) -> bool {
-        let all = (u64::from(first), u64::from(end));
-        for run in covered.gaps(all.0, all.1) {
-            if !request_run(writer, run, |block| self.shape.position(object, block as u32, 0)) {
+        let all = u64::from(blocks.start)..u64::from(blocks.end);
+        for (first, end) in covered.gaps(all.start, all.end) {
+            if !request_run(writer, first..end, |block| {
+                self.shape.position(object, block as u32, 0)
+            }) {
                 return false;
             }
-            self.requested.note_blocks(run, now);
+            self.requested.note_blocks(first..end, now);
         }
         self.requested.count_others(all, now);
         true
@@ -335,8 +339,7 @@ impl Blocks {
             return true;
         };
         let block_len = shape.partition.block_len(number);
-        let parity = (shape.coding.parity, shape.coding.is_long());
-        let wanted = block.wanted(block_len, parity, shape.room.usable);
+        let wanted = block.wanted(block_len, &shape.coding, shape.room.usable);
         if !is_requested && !block.is_requested(&wanted, block_len) {
             let is_parity = wanted.first().is_some_and(|(first, _)| *first >= block_len);
             let count = u16::try_from(len_of(&wanted)).unwrap_or(u16::MAX);
@@ -368,12 +371,13 @@ impl Blocks {
     fn on_others(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let (block, end) = (first.id.block, last.id.block.max(first.id.block));
         if request.flags.contains(RequestFlags::BLOCK) {
-            self.requested.note_blocks_by_others((block.into(), u64::from(end) + 1));
+            self.requested.note_blocks_by_others(block.into()..u64::from(end) + 1);
         } else if request.flags.contains(RequestFlags::SEGMENT)
             && let Some(part) = self.parts.get_mut(&block)
         {
-            let lens = (self.shape.partition.block_len(block), self.shape.coding.parity);
-            part.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
+            let (block_len, parity) =
+                (self.shape.partition.block_len(block), self.shape.coding.parity);
+            part.note_others(request.form, first.id.symbol, last.id.symbol, block_len, parity);
         }
     }
 }
@@ -381,7 +385,7 @@ impl Blocks {
 /// Requests the blocks from `first` to before `end`. Returns `false` if there was no room.
 pub(super) fn request_run(
     writer: &mut RequestWriter<'_>,
-    (first, end): (u64, u64),
+    Range { start: first, end }: Range<u64>,
     position: impl Fn(u64) -> Position,
 ) -> bool {
     if end - first > 2 {

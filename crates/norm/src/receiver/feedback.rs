@@ -83,12 +83,7 @@ impl Feedback {
 
 impl Receiver {
     /// Processes the arrival of any message of the sender.
-    pub(crate) fn arrived(
-        &mut self,
-        core: &mut Core,
-        sequence: u16,
-        (len, is_data): (usize, bool),
-    ) {
+    pub(crate) fn arrived(&mut self, core: &mut Core, sequence: u16, len: usize, is_data: bool) {
         let now = core.now;
         self.allowance.received(len);
         self.coded.arrived(sequence);
@@ -97,8 +92,8 @@ impl Receiver {
         }
         let rate = self.feedback.sender_rate();
         let reception = &mut self.feedback.reception;
-        let round = (self.timing.grtt, rate);
-        let is_event = reception.arrived(now, sequence, (len, is_data), round);
+        let grtt = self.timing.grtt;
+        let is_event = reception.arrived(now, sequence, len, is_data, grtt, rate);
         // The sender waits for this report, because this receiver sets its rate.
         if is_event && rate.is_some() && reception.role != Role::Other {
             self.answer(core);
@@ -109,7 +104,9 @@ impl Receiver {
     pub(super) fn on_probe(
         &mut self,
         core: &mut Core,
-        (sequence, send_time, rate): (u16, SendTime, Option<u16>),
+        sequence: u16,
+        send_time: SendTime,
+        rate: Option<u16>,
         nodes: &CcNodes<'_>,
     ) {
         let now = core.now;

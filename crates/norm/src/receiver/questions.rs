@@ -22,12 +22,7 @@ impl Receiver {
 
     /// Processes a question of the sender's application (§4.2.3.6). Acknowledgements of probes and
     /// flushes are not requested in this way, and other kinds are undefined.
-    pub(super) fn on_question(
-        &mut self,
-        core: &mut Core,
-        (kind, id): (u8, u8),
-        ackers: &NodeList<'_>,
-    ) {
+    pub(super) fn on_question(&mut self, core: &mut Core, kind: u8, id: u8, ackers: &NodeList<'_>) {
         if kind < Ack::APPLICATION {
             core.stats.stray += 1;
             return;
@@ -49,7 +44,8 @@ impl Receiver {
     pub(crate) fn answer_question(
         &mut self,
         core: &mut Core,
-        (kind, id): (u8, u8),
+        kind: u8,
+        id: u8,
         bytes: bytes::Bytes,
     ) -> bool {
         let is_known = self.answers.answer(kind, id, bytes);

@@ -202,7 +202,7 @@ impl Receiver {
             let [high, low] = lacks.unwrap_or_default().to_be_bytes();
             let joined = [0, high, low];
             let joined = lacks.map(|_| Extension { kind: EXT_LACKS, value: &joined });
-            self.push_nack(core, burst, (report, joined), requests);
+            self.push_nack(core, burst, report, joined, requests);
             self.nack.unanswered =
                 self.nack.unanswered.saturating_add(u32::from(self.nack.sent == 1));
         } else if self.nack.sent == 1 {
@@ -225,7 +225,8 @@ impl Receiver {
         &mut self,
         core: &mut Core,
         burst: &mut Burst<'_>,
-        (report, other): (Option<Report>, Option<Extension<'_>>),
+        report: Option<Report>,
+        other: Option<Extension<'_>>,
         requests: Requests<'_>,
     ) {
         let now = burst.departure();

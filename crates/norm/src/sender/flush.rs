@@ -100,7 +100,7 @@ impl Poll {
             let room = (out.burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
             let mut nodes = match end {
                 EndGame::Acknowledged => {
-                    members.to_ask(through, whoever, (now, most), (self.after, room + 1))
+                    members.to_ask(through, whoever, now, most, self.after, room + 1)
                 }
                 EndGame::Flush => Vec::new(),
             };
@@ -243,7 +243,7 @@ impl Sender {
         let most = self.persistence(core);
         let wait = self.transmission.twice();
         let are_unknown = self.is_group && receivers == 0;
-        let taken = self.stream_taken((now, most), receivers).filter(|number| *number <= through);
+        let taken = self.stream_taken(now, most, receivers).filter(|number| *number <= through);
         let is_over = |object: &&Outgoing| {
             if taken == Some(object.id.number) {
                 return true;
@@ -253,8 +253,7 @@ impl Sender {
             // In a group of unknown size, all receivers get time to reply, and are polled again.
             let end = object.announced.filter(|_| number <= through);
             end.is_some_and(|end| !are_unknown || end.is_again && now >= end.first + wait)
-                && (standing.is_complete()
-                    || self.members.is_in_vain(number, receivers, (now, most)))
+                && (standing.is_complete() || self.members.is_in_vain(number, receivers, now, most))
         };
         let count = self.objects.iter().take_while(is_over).count();
         self.finish_front(core, count, taken, |standing| match standing {
@@ -284,7 +283,7 @@ impl Sender {
                 standing.have > 0 && standing.have >= self.members.len() && !self.members.are_more;
             let is_taken = taken == Some(object.id.number);
             let result = if is_taken { Ok(()) } else { result(standing) };
-            finished(core, &object, result, (standing.have, is_confirmed || is_taken));
+            finished(core, &object, result, standing.have, is_confirmed || is_taken);
         }
         if let Some(last) = last.filter(|_| self.objects.is_empty()) {
             self.members.keep(last);

@@ -69,7 +69,7 @@ impl Sender {
         let mut rate = ceiling;
         if let Some(congestion) = self.transmission.congestion.as_mut() {
             congestion.set_ceiling(ceiling);
-            congestion.probes(at, sequence, (is_busy, grtt));
+            congestion.probes(at, sequence, is_busy, grtt);
             entries = congestion.entries();
             rate = congestion.rate;
         }
@@ -176,7 +176,9 @@ impl Sender {
         core: &mut Core,
         now: Time,
         node: NodeId,
-        (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
+        response: SendTime,
+        cc: Option<CcFeedback>,
+        is_private: bool,
     ) {
         self.base.last_received = now;
         if let Some(flow) = self.flow.as_mut() {
@@ -187,7 +189,7 @@ impl Sender {
             let took = self.transmission.grtt.answered(took);
             self.base.seat.sample(&mut core.shared.paths, took);
         }
-        self.follow(core, now, node, (cc, took, is_private));
+        self.follow(core, now, node, cc, took, is_private);
         self.forget_former(core, now, node);
         if self.members.received(node, now) {
             return;
@@ -242,7 +244,9 @@ impl Sender {
         core: &mut Core,
         now: Time,
         node: NodeId,
-        (cc, took, is_private): (Option<CcFeedback>, Option<Duration>, bool),
+        cc: Option<CcFeedback>,
+        took: Option<Duration>,
+        is_private: bool,
     ) {
         let grtt = self.transmission.round_trip();
         let (Some(cc), Some(congestion)) = (cc, self.transmission.congestion.as_mut()) else {
@@ -254,7 +258,7 @@ impl Sender {
             self.transmission.grtt.believe(took);
         }
         let before = congestion.rate;
-        congestion.received(now, node, &cc, (took, grtt));
+        congestion.received(now, node, &cc, took, grtt);
         let is_changed = congestion.rate.total_cmp(&before).is_ne();
         self.transmission.grtt.set_least(congestion.interval());
         if is_changed {

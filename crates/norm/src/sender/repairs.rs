@@ -50,7 +50,7 @@ impl Sender {
         nack: &Nack<'_>,
         is_private: bool,
     ) {
-        self.on_feedback(core, now, node, (nack.grtt_response, nack.cc, is_private));
+        self.on_feedback(core, now, node, nack.grtt_response, nack.cc, is_private);
         let report = self.on_report(core, now, node, &nack.others);
         if self.on_list(core, now, node, report, nack) {
             return;

@@ -81,7 +81,7 @@ impl Sender {
             let counted = requested.counted.iter().filter(|(object, ..)| *object == number);
             for (_, first, last) in counted {
                 any |=
-                    object.mark_counted(core, (*first, *last), requested.lacks.unwrap_or_default());
+                    object.mark_counted(core, *first..=*last, requested.lacks.unwrap_or_default());
             }
             for ((_, block), symbols) in requested.segments.range((number, 0)..=(number, u32::MAX))
             {
