@@ -7,7 +7,7 @@ use engine::Time;
 use super::marks::{Due, Marks};
 use super::{Core, Limit, Outgoing};
 use crate::bits::Bits;
-use crate::incoming::joined::JOINED_MAX;
+use crate::incoming::requests::JOINED_MAX;
 use crate::message::{RequestFlags, RequestWriter, Scheme};
 
 /// Segments of a block requested by one receiver; none given means all.

@@ -10,8 +10,8 @@ use super::{BACKOFF_OF_MANY, Receiver};
 use crate::config::Nacking;
 use crate::core::{Alarm, Core};
 use crate::grtt::backoff;
-use crate::incoming::joined::EXT_LACKS;
 use crate::incoming::price::ItemPrice;
+use crate::incoming::requests::EXT_LACKS;
 use crate::incoming::{Incoming, RequestRound};
 use crate::message::{
     Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,

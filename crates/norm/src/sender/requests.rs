@@ -11,7 +11,7 @@ use session::ranges::Ranges;
 
 use super::Sender;
 use crate::core::Core;
-use crate::incoming::joined::EXT_LACKS;
+use crate::incoming::requests::EXT_LACKS;
 use crate::message::{Form, Nack, PayloadId, Request, RequestFlags, find_extension};
 use crate::outgoing::Symbols;
 
