@@ -2,10 +2,7 @@
 
 mod acknowledgement;
 mod coded;
-mod feedback;
 mod numbers;
-mod questions;
-mod refusals;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -18,10 +15,9 @@ use session::allowance::Allowance;
 use session::path::{Burst, Class, Handle, Turn};
 use session::timer::{self, TICK};
 
-use self::acknowledgement::Acknowledgement;
+use self::acknowledgement::{Acknowledgement, Feedback};
 use self::coded::CodedReports;
 pub(crate) use self::coded::Yield;
-use self::feedback::Feedback;
 use self::numbers::Numbers;
 use self::requests::{Round, Rounds};
 use super::answers::Answers;
@@ -519,6 +515,16 @@ impl Receiver {
             }
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => false,
         }
+    }
+
+    /// Processes the end of the sender's session (§4.2.3.2): incomplete objects fail.
+    fn on_end(&mut self, core: &mut Core) {
+        if std::mem::replace(&mut self.life.has_ended, true) {
+            return;
+        }
+        let SenderId { path: peer, node: NodeId(node) } = self.sender;
+        self.abandon(core, &Failure::Ended);
+        core.user.indicate(Indication::SenderEnded { peer, node });
     }
 
     /// Gives up incomplete objects because the sender sends nothing more.
