@@ -19,6 +19,7 @@ use transport::text::{self, SpecError};
 
 use super::discovery::{Discovering, Listed, text as text_of};
 use super::plan::{InForce, NO_PLAN, Outcome};
+use super::route::entries;
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec, Way};
 
 /// Settings of a running node, which can be read again.
@@ -218,7 +219,7 @@ impl Reload {
         let mut spec = self.spec();
         let new = NodeSpec { routes, ..spec.clone() };
         new.check_copying()?;
-        let entries = new.entries()?;
+        let entries = entries(&new.routes, &new.neighbours)?;
         *spec = new;
         drop(spec);
         self.handle.ask(move |now, node: &mut Agent| node.set_routes(now, entries));
