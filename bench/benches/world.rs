@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -72,7 +72,8 @@ fn world(rtt: bool) -> (World<Paced>, [HostId; 2]) {
     for (here, there) in [(0, 1), (1, 0)] {
         world.add_link(hosts[here], hosts[there], config.clone()).expect("a valid link");
         let info = PathInfo { rate_bps: Some(10_000_000), overhead: 42, ..PathInfo::datagram(LEN) };
-        world.add_path(hosts[here], PathId(1), 4556, (addresses[there], 4556), info);
+        let peer = SocketAddrV4::new(addresses[there], 4556);
+        world.add_path(hosts[here], PathId(1), 4556, peer, info);
         world.install(hosts[here], |_, _| Paced::default());
     }
     (world, hosts)
@@ -82,7 +83,7 @@ fn world(rtt: bool) -> (World<Paced>, [HostId; 2]) {
 /// rate.
 fn star(receivers: u8) -> (World<Paced>, Vec<HostId>) {
     let mut world = World::new(1);
-    let group = (Ipv4Addr::new(224, 1, 2, 3), 4556);
+    let group = SocketAddrV4::new(Ipv4Addr::new(224, 1, 2, 3), 4556);
     let info = PathInfo { rate_bps: Some(10_000_000), overhead: 42, ..PathInfo::datagram(LEN) };
     let mut host = |last| {
         let address = Ipv4Addr::new(10, 0, 0, last);
@@ -97,10 +98,10 @@ fn star(receivers: u8) -> (World<Paced>, Vec<HostId>) {
         ..link::Config::default()
     };
     let up = world.add_link(sender, relay, up).expect("a valid link");
-    world.add_group_route(sender, source, group.0, up);
+    world.add_group_route(sender, source, *group.ip(), up);
     for receiver in &receivers {
         let down = world.add_link(relay, *receiver, branch.clone()).expect("a valid link");
-        world.add_group_route(relay, source, group.0, down);
+        world.add_group_route(relay, source, *group.ip(), down);
     }
     let hosts: Vec<_> = [sender].into_iter().chain(receivers).collect();
     for host in &hosts {

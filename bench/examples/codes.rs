@@ -291,7 +291,7 @@ impl Measurable for Rizzo {
     ) -> Result<Decode<'a>> {
         let (length, count) = (block.length(), parity.len() / SEGMENT);
         let code = Code::for_recovery(self.0, length, count)?;
-        let mut decoder = Decoder::with_room(code, SEGMENT, (length, count))?;
+        let mut decoder = Decoder::with_room(code, SEGMENT, length, count)?;
         Ok(Box::new(move || {
             decoder.start(length as u16);
             for (place, segment) in block.arrived() {

@@ -236,7 +236,7 @@ fn talk(node: &mut Node, now: Time, what: u8, script: &mut Script<'_>) {
         0 => _ = node.command(now, PATH, bytes, Some(u32::from(number) % 4)),
         1 => _ = node.stop_command(PATH, u64::from(number)),
         2 => _ = node.question(now, PATH, kind, &[u32::from(number) % 4]),
-        3 => _ = node.answer(now, (PATH, 1 + u32::from(number) % 2), (kind, number), bytes),
+        3 => _ = node.answer(now, PATH, 1 + u32::from(number) % 2, kind, number, bytes),
         _ => {
             node.end(now, PATH);
         }

@@ -88,7 +88,9 @@ impl Observations {
             let mut metrics = watch.metrics(transfer, scenario.seed);
             if let Some(failure) = &mut metrics.failure
                 && let Some(why) = passes::reason(
-                    (scenario, topology, transfer),
+                    scenario,
+                    topology,
+                    transfer,
                     content.len() as u64,
                     &self.bundles,
                 )

@@ -31,7 +31,9 @@ pub fn part(link: &Preset, file: u64) -> Option<Size> {
 /// Returns the reason why a file of `file` bytes did not arrive in bundles, if it is known.
 /// `metrics` are those of all hosts.
 pub(crate) fn reason(
-    (scenario, topology, transfer): (&Scenario, &Topology<'_>, &Transfer),
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+    transfer: &Transfer,
     file: u64,
     metrics: &[Option<BundleMetrics>],
 ) -> Option<String> {

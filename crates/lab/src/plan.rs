@@ -2,7 +2,7 @@
 //! use the same plan.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
@@ -41,7 +41,7 @@ pub enum PathPlan {
         /// Number of the path.
         path: PathId,
         /// Address and port.
-        remote: (Ipv4Addr, u16),
+        remote: SocketAddrV4,
         /// First link of the route.
         link: usize,
         /// Properties of the route.
@@ -57,7 +57,7 @@ pub enum PathPlan {
         /// Number of the path.
         path: PathId,
         /// Address and port.
-        remote: (Ipv4Addr, u16),
+        remote: SocketAddrV4,
         /// Combined properties of the routes to its members.
         info: PathInfo,
         /// Links of the multicast tree, with the hosts where they start.
@@ -128,7 +128,12 @@ impl Planner<'_> {
             let back = topology.route(peer, index);
             let return_bps = back.and_then(|back| topology.path_info(&back).rate_bps);
             let info = PathInfo { return_bps, ..topology.shared_info(&route, &shares) };
-            paths.push(PathPlan::Peer { path, remote: (address, remote), link, info });
+            paths.push(PathPlan::Peer {
+                path,
+                remote: SocketAddrV4::new(address, remote),
+                link,
+                info,
+            });
             config.set_path(entity, path);
             if let Some(interfaces) = config.interfaces() {
                 interfaces.set_peer(path, address, remote, interface(link));
@@ -228,7 +233,13 @@ impl Planner<'_> {
             }
             let info = topology.group_info(&routes);
             let path = group_path(scenario, number);
-            paths.push(PathPlan::Group { path, remote: (address, remote), info, links, source });
+            paths.push(PathPlan::Group {
+                path,
+                remote: SocketAddrV4::new(address, remote),
+                info,
+                links,
+                source,
+            });
             if let Some(membership) = config.membership() {
                 membership.join(path);
             }

@@ -306,7 +306,7 @@ impl<'a> Simulation<'a> {
                     PathPlan::Group { path, remote, info, links, source } => {
                         for (from, link) in links {
                             let (from, link) = (self.hosts[from], self.links[link]);
-                            self.world.add_group_route(from, source, remote.0, link);
+                            self.world.add_group_route(from, source, *remote.ip(), link);
                         }
                         self.world.add_path(host, path, port, remote, info);
                     }

@@ -38,7 +38,6 @@ mod gaps;
 mod hops;
 mod incoming;
 mod indication;
-mod intake;
 mod key;
 pub mod ltpt;
 mod profile;
@@ -56,7 +55,6 @@ pub(crate) mod sealed;
 mod sender;
 mod session;
 mod silence;
-mod strangers;
 mod supply;
 #[cfg(test)]
 mod tests;

@@ -4,16 +4,13 @@
 //! red part is therefore sent only when that part is safely stored. For a file, this is when it
 //! has its name.
 
-mod blocks;
 mod ending;
-mod eviction;
 mod extent;
 mod filing;
-mod memory;
-mod relaying;
 mod reporting;
-mod resuming;
 mod sink;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, Time};
@@ -23,22 +20,32 @@ use session::path::{Burst, Class, Turn};
 use session::ranges::Ranges;
 
 use self::extent::{Extent, Misfit, ends_block};
+pub(crate) use self::filing::Stored;
 use self::reporting::Reporting;
-pub(crate) use self::resuming::Stored;
 use self::sink::{Filing, Sink};
 use super::config::Format;
 use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::NAME_MAX;
-use super::indication::{Cause, Failure, Indication, Limit, PeerError, Report};
+use super::indication::{
+    Block, BlockContent, Cause, Failure, Indication, Limit, PeerError, Report,
+};
 use super::records::Record;
 use super::silence::backed_off;
 use super::transport::flow::{Last, Seq};
 use crate::segment::{
     AGGREGATION_SERVICE, Body, CancelReason, Claims, Data, End, Report as ReportSegment, SessionId,
+    Unit,
 };
 
 /// Transmissions of a cancellation after which it backs off.
 const STEADY_CANCELS: u32 = 2;
+
+/// Maximum segments of a session that may be dropped for others.
+const WEAK_SEGMENTS: u32 = 2;
+
+/// Maximum silence after which such a session may be dropped: over long links, a few datagrams
+/// would otherwise keep others out for a light time.
+const PATIENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Session that receives.
 #[derive(Debug)]
@@ -94,6 +101,15 @@ enum Phase {
     /// Ended by the sender: the acknowledgement is queued.
     Closing,
     Done,
+}
+
+/// Limit that leaves no room for a block in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacks {
+    /// Limit on a single block.
+    Leave,
+    /// Limit on all blocks together.
+    Memory,
 }
 
 impl Receiver {
@@ -490,5 +506,209 @@ impl Receiver {
     /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
+    }
+
+    /// Whether a block for hand-over is too long to be held in memory up to `end`.
+    fn is_beyond_memory(&self, core: &Core, end: u64) -> bool {
+        matches!(self.sink, Sink::Block(_))
+            && self.service != AGGREGATION_SERVICE
+            && self.lacks_room(core, end).is_some()
+    }
+
+    /// Moves a block from memory to a working file. Data without room is requested again.
+    fn spill(&mut self, core: &mut Core) {
+        let Sink::Block(block) = &mut self.sink else { return };
+        let block = std::mem::take(block);
+        core.units -= block.len();
+        let (shared, seat) = (&mut core.shared, &self.base.seat);
+        let mut filing = Box::new(Filing::new(self.peer.session));
+        filing.delivery.open(shared, seat.handle, None);
+        for (start, end) in std::mem::take(&mut self.ranges).iter() {
+            let part = &block[start as usize..end as usize];
+            filing.delivery.append(shared, seat, &mut self.ranges, start, part);
+        }
+        self.sink = Sink::File(filing);
+    }
+
+    /// Hands over a complete block in memory.
+    fn hand_over_memory(&mut self, core: &mut Core) {
+        self.base.disarm(&mut core.shared, Alarm::Inactivity);
+        let Sink::Block(block) = &mut self.sink else { return };
+        let block = std::mem::take(block);
+        core.units -= block.len();
+        self.hand_over(core, BlockContent::Bytes(block.into()));
+    }
+
+    /// Hands over a complete block in a synced working file.
+    fn hand_over_file(&mut self, core: &mut Core) {
+        let Sink::File(filing) = &mut self.sink else { return };
+        filing.delivery.spool.close(&mut core.shared);
+        let len = filing.file().map_or(0, |file| file.size);
+        let content = BlockContent::File(filing.delivery.spool.name.clone(), len);
+        self.hand_over(core, content);
+    }
+
+    fn hand_over(&mut self, core: &mut Core, content: BlockContent) {
+        self.phase = Phase::Offered;
+        let (id, service, path) = (self.peer.session, self.service, self.base.seat.path);
+        if let Some(blocks) = &mut core.blocks {
+            blocks.push_back(Block { id, service, path, content });
+        }
+    }
+
+    /// Processes the user's acceptance of the block.
+    pub(crate) fn accepted(&mut self, core: &mut Core, now: Time) {
+        if self.phase == Phase::Offered {
+            self.installed(core, now);
+        }
+    }
+
+    fn accept_in_memory(&mut self, core: &mut Core, start: u64, end: u64, data: &[u8]) -> bool {
+        let lacks = self.lacks_room(core, end);
+        let (Sink::Units(block) | Sink::Block(block)) = &mut self.sink else { return false };
+        if let Some(lacks) = lacks {
+            core.stats.data_dropped += 1;
+            if lacks == Lacks::Memory {
+                core.user.limit_reached(Limit::Units);
+            }
+            return false;
+        }
+        let len = block.len().max(end as usize);
+        core.units += len - block.len();
+        block.resize(len, 0);
+        block[start as usize..end as usize].copy_from_slice(data);
+        self.ranges.insert(start, end);
+        true
+    }
+
+    /// Reason why the block cannot be held in memory up to `end`, if any.
+    fn lacks_room(&self, core: &Core, end: u64) -> Option<Lacks> {
+        let limits = &core.config.limits;
+        let more = end.saturating_sub(self.sink.in_memory() as u64);
+        if end > limits.units as u64 {
+            return Some(Lacks::Leave);
+        }
+        (more > limits.units_total.saturating_sub(core.units) as u64).then_some(Lacks::Memory)
+    }
+
+    /// Finishes the session if the block is complete.
+    fn check_memory(&mut self, core: &mut Core) {
+        if self.extent.end.is_none_or(|end| self.ranges.gaps(0, end).next().is_some()) {
+            if self.red_is_here() && self.extent.red > Some(0) && !self.is_safe {
+                // Green data may never arrive.
+                self.safe(core);
+            }
+            return;
+        }
+        match &self.sink {
+            Sink::Block(_) => self.hand_over_memory(core),
+            Sink::Units(block) => {
+                let block = Bytes::copy_from_slice(block);
+                self.indicate_units(core, &block);
+            }
+            Sink::File(_) | Sink::Relay(_) => {}
+        }
+    }
+
+    /// Indicates the units of a complete block.
+    fn indicate_units(&mut self, core: &mut Core, block: &Bytes) {
+        let Ok(units) = Unit::decode_all(block) else {
+            self.refuse(core, PeerError::NotUnits);
+            return;
+        };
+        for Unit { service, data } in units {
+            let (id, bytes) = (self.peer.session, block.slice_ref(data));
+            core.user.indicate(Indication::Data { id, service, bytes });
+        }
+        self.installed(core, self.base.last_received);
+    }
+
+    /// Whether a single segment arrived that requires no reply. Anyone can send such a segment:
+    /// such a session has no file, and is dropped for others.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.is_half_open
+    }
+
+    /// Marks the session as more than half-open.
+    pub(crate) fn establish(&mut self, core: &mut Core) {
+        self.is_half_open = false;
+        let (id, service) = (self.peer.session, self.service);
+        core.user.indicate(Indication::Receiving { id, service });
+        self.watch_silence(core, core.now);
+    }
+
+    /// Opens the file with the second segment, or with a first one that is all of the red part: a
+    /// lone checkpoint costs only memory.
+    fn open_file(&mut self, core: &mut Core) {
+        let is_worth = self.segments > 1 || self.red_is_here();
+        if self.phase != Phase::Receiving || self.is_half_open || !is_worth {
+            return;
+        }
+        self.start_file(core);
+    }
+
+    /// Silence of a session of at most two segments whose reports were not acknowledged; `None` for
+    /// others.
+    pub(crate) fn weak_for(&self, now: Time) -> Option<Duration> {
+        let is_weak = self.phase == Phase::Receiving
+            && !self.is_half_open
+            && self.segments <= WEAK_SEGMENTS
+            && !self.reporting.is_answered
+            && !self.is_resumed
+            && self.sink.relay().is_none();
+        is_weak.then(|| now.since(self.base.last_received))
+    }
+
+    /// Silence after which a session of at most two segments may be dropped: two reply times, as
+    /// its sender retransmits.
+    pub(crate) fn patience(&self, core: &Core) -> Duration {
+        (core.answer_time(&self.base, &self.peer.remote) * 2).min(PATIENCE_MAX)
+    }
+
+    /// Whether it was removed to make room for another, and may begin again.
+    pub(crate) fn is_displaced(&self) -> bool {
+        self.is_displaced
+    }
+
+    /// Whether no report was made, by an earlier run either, so that the sender still has all data.
+    fn is_unclaimed(&self) -> bool {
+        self.reporting.is_silent() && !self.is_resumed
+    }
+
+    /// Makes room for another session. Returns `false` if this one ends by itself.
+    pub(crate) fn make_way(&mut self, core: &mut Core) -> bool {
+        match self.phase {
+            Phase::Receiving if self.is_half_open => self.give_way(core),
+            Phase::Receiving if self.is_unclaimed() && self.flow.is_none() => {
+                core.user.indicate(Indication::Displaced(self.peer.session));
+                self.is_displaced = true;
+                self.discard(core);
+                self.close(core);
+            }
+            Phase::Receiving => self.evict(core),
+            // The user has not accepted the block.
+            Phase::Offered => self.evict(core),
+            // A sender that still waits gets the reply from memory.
+            Phase::Telling | Phase::Cancelling { .. } => self.close(core),
+            Phase::Storing | Phase::Closing | Phase::Done => return false,
+        }
+        true
+    }
+
+    /// Ends a session to make room for another. Its reported data is lost, so its further segments
+    /// are refused.
+    fn evict(&mut self, core: &mut Core) {
+        let reason = CancelReason::System;
+        self.finished(core, Err(Failure::new(End::Receiver, reason)));
+        self.discard(core);
+        self.refused = Some(reason);
+        self.close(core);
+    }
+
+    /// Forgets a half-open session silently: the peer's next segment starts it again.
+    pub(crate) fn give_way(&mut self, core: &mut Core) {
+        self.base.disarm_all(&mut core.shared);
+        self.leave(core);
+        self.phase = Phase::Done;
     }
 }

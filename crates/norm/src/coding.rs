@@ -118,7 +118,8 @@ impl Coding {
     pub(crate) fn for_object(
         &self,
         config: &SenderConfig,
-        (size, segment): (u64, u16),
+        size: u64,
+        segment: u16,
         loss: Option<f64>,
     ) -> Result<Self, String> {
         if !self.is_long() {
@@ -380,7 +381,8 @@ impl Coding {
     pub(crate) fn rows(
         &self,
         work: &mut LongWork,
-        (segment, block_len): (u16, u16),
+        segment: u16,
+        block_len: u16,
         data: &[u8],
         rows: &Bits,
     ) -> Vec<(u16, Bytes)> {
@@ -448,7 +450,7 @@ mod tests {
         let rows = |wanted: &[u16]| {
             let mut rows = Bits::new();
             wanted.iter().for_each(|row| _ = rows.insert(*row));
-            coding.rows(&mut LongWork::default(), (10, 64), &data, &rows)
+            coding.rows(&mut LongWork::default(), 10, 64, &data, &rows)
         };
         let all = rows(&(0..32).collect::<Vec<_>>());
         assert!(all.iter().map(|(row, _)| *row).eq(0..32));

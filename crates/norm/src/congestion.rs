@@ -202,7 +202,8 @@ impl Congestion {
         now: Time,
         node: NodeId,
         cc: &CcFeedback,
-        (took, grtt): (Option<Duration>, Duration),
+        took: Option<Duration>,
+        grtt: Duration,
     ) {
         if cc.flags.contains(CcFlags::LEAVE) {
             self.leaves(node);
@@ -214,7 +215,7 @@ impl Congestion {
         if cc.rate == 0 || is_stale || is_full {
             return;
         }
-        let rtt = self.round_trip(node, cc, (took, grtt));
+        let rtt = self.round_trip(node, cc, took, grtt);
         let mut rate = message::rate(cc.rate);
         let reporter = Reporter { rtt, rate, flags: cc.flags, sequence: cc.sequence };
         if !reporter.is_measured() && !cc.flags.contains(CcFlags::RTT) {
@@ -227,7 +228,7 @@ impl Congestion {
         self.is_slow_start &= cc.flags.contains(CcFlags::START);
         self.choose(node, reporter);
         if self.limiting == Some(node) {
-            self.adjust(now, reporter, (former.is_none(), grtt));
+            self.adjust(now, reporter, former.is_none(), grtt);
         }
     }
 
@@ -236,7 +237,8 @@ impl Congestion {
         &self,
         node: NodeId,
         cc: &CcFeedback,
-        (took, grtt): (Option<Duration>, Duration),
+        took: Option<Duration>,
+        grtt: Duration,
     ) -> f64 {
         let former = self.reporters.get(&node).map(|reporter| reporter.rtt);
         let reported = cc.flags.contains(CcFlags::RTT).then(|| message::rtt(cc.rtt).as_secs_f64());
@@ -267,7 +269,7 @@ impl Congestion {
     }
 
     /// Follows the report of the CLR.
-    fn adjust(&mut self, now: Time, reporter: Reporter, (is_first, grtt): (bool, Duration)) {
+    fn adjust(&mut self, now: Time, reporter: Reporter, is_first: bool, grtt: Duration) {
         if self.is_slow_start && is_first && !self.setup.is_group {
             // No other receiver has to be polled: start as TFRC does (RFC 5348 §4.2).
             let initial = initial_window(self.segment) / reporter.rtt;
@@ -343,7 +345,7 @@ impl Congestion {
     }
 
     /// Processes the sending of a probe. `is_busy` if there is data to send.
-    pub(crate) fn probes(&mut self, now: Time, sequence: u16, (is_busy, grtt): (bool, Duration)) {
+    pub(crate) fn probes(&mut self, now: Time, sequence: u16, is_busy: bool, grtt: Duration) {
         self.sequence = sequence;
         self.held = (false, self.held.0);
         if !is_busy {
@@ -446,12 +448,12 @@ mod tests {
             rate: message::quantise_rate(rate),
             ..CcFeedback::default()
         };
-        congestion.received(millis(at), NodeId(node), &cc, (Some(RTT), GRTT));
+        congestion.received(millis(at), NodeId(node), &cc, Some(RTT), GRTT);
     }
 
     fn probes(congestion: &mut Congestion, at: u64) {
         let sequence = congestion.sequence.wrapping_add(1);
-        congestion.probes(millis(at), sequence, (true, GRTT));
+        congestion.probes(millis(at), sequence, true, GRTT);
     }
 
     #[test]
@@ -516,7 +518,7 @@ mod tests {
             rate: message::quantise_rate(10_500.0),
             ..CcFeedback::default()
         };
-        group.received(millis(120), NodeId(3), &far, (Some(3 * RTT), GRTT));
+        group.received(millis(120), NodeId(3), &far, Some(3 * RTT), GRTT);
         assert_eq!(group.limiting, Some(NodeId(3)));
         assert!((group.rtt().unwrap_or_default().as_secs_f64() - 0.3).abs() < 0.03);
     }
@@ -578,10 +580,10 @@ mod tests {
             rate: message::quantise_rate(10.0),
             ..CcFeedback::default()
         };
-        group.received(millis(1000), NodeId(1), &old, (None, GRTT));
+        group.received(millis(1000), NodeId(1), &old, None, GRTT);
         assert!(near(group.reporters[&NodeId(1)].rate, 10_000.0));
         let none = CcFeedback { sequence: 10, rate: 0, ..old };
-        group.received(millis(1000), NodeId(1), &none, (None, GRTT));
+        group.received(millis(1000), NodeId(1), &none, None, GRTT);
         assert!(near(group.reporters[&NodeId(1)].rate, 10_000.0));
     }
 

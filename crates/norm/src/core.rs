@@ -234,7 +234,9 @@ impl Core {
     /// memory as the blocks need. As it is large, there is only one, for one code at a time.
     pub(crate) fn decoder(
         &mut self,
-        (field, source, parity): (Field, usize, usize),
+        field: Field,
+        source: usize,
+        parity: usize,
         room: Room,
     ) -> Option<&mut Decoder> {
         let kept = self.decoder.take().filter(|decoder| {
@@ -250,7 +252,7 @@ impl Core {
                     Some(code) => code,
                     None => Code::for_recovery(field, source, parity).ok()?,
                 };
-                Decoder::with_room(code, room.segment, (room.source, room.parity)).ok()?
+                Decoder::with_room(code, room.segment, room.source, room.parity).ok()?
             }
         };
         Some(self.decoder.insert(decoder))

@@ -69,7 +69,8 @@ impl Observed {
     /// lost, or there already.
     pub(crate) fn once_repeated(
         self,
-        (block_len, parity): (u32, u32),
+        block_len: u32,
+        parity: u32,
         sent: u64,
         lacking: u32,
     ) -> Self {
@@ -226,13 +227,13 @@ mod tests {
     fn repeated_segments_are_often_there_already() {
         let half = Observed { loss: 0.5, spread: 1.0, is_reported: true };
         // Parity is left.
-        assert_eq!(half.once_repeated((100, 100), 100, 50).loss, 0.5);
+        assert_eq!(half.once_repeated(100, 100, 100, 50).loss, 0.5);
         // All 200 were sent: of those a receiver has 90, so 11 of 20 are new to it, of which half
         // are lost.
-        let all = half.once_repeated((100, 100), 200, 10).loss;
+        let all = half.once_repeated(100, 100, 200, 10).loss;
         assert!((all - (1.0 - 0.5 * 0.55)).abs() < 1e-9, "{all}");
         // 10 are left, of which 5 arrive; the other 5 need 18.2.
-        let some = half.once_repeated((100, 100), 190, 10).loss;
+        let some = half.once_repeated(100, 100, 190, 10).loss;
         assert!((some - (1.0 - 10.0 / 28.2)).abs() < 1e-3, "{some}");
     }
 

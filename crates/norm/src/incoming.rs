@@ -6,14 +6,13 @@ mod coded;
 mod digests;
 mod ending;
 pub(crate) mod identity;
-pub(crate) mod joined;
 mod journal;
 mod parked;
 pub(crate) mod partials;
 mod pieces;
 pub(crate) mod price;
 mod recovery;
-mod requests;
+pub(crate) mod requests;
 mod sink;
 mod stored;
 mod stream;
@@ -170,7 +169,8 @@ enum Outcome {
 
 impl Incoming {
     pub(crate) fn new(
-        (id, instance): (ObjectId, u16),
+        id: ObjectId,
+        instance: u16,
         handle: Handle,
         is_info_only: bool,
         is_single: bool,

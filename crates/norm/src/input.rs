@@ -108,7 +108,7 @@ impl Node {
         let Some(receiver) = self.receivers.get_mut(&key) else { return };
         let core = &mut self.core;
         let is_data = matches!(message.body, Body::Data(_));
-        receiver.arrived(core, message.sequence, (len, is_data));
+        receiver.arrived(core, message.sequence, len, is_data);
         match &message.body {
             Body::Info(info) => match number {
                 Some(number) => receiver.on_info(core, number, info),

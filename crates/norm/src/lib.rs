@@ -337,8 +337,10 @@ impl Node {
     pub fn answer(
         &mut self,
         now: Time,
-        (peer, node): (PathId, u32),
-        (kind, id): (u8, u8),
+        peer: PathId,
+        node: u32,
+        kind: u8,
+        id: u8,
         bytes: Bytes,
     ) -> Result<(), RequestError> {
         self.core.now = now;
@@ -350,7 +352,7 @@ impl Node {
         let Some(receiver) = self.receivers.get_mut(&key) else {
             return Err(RequestError::NoQuestion);
         };
-        let found = receiver.answer_question(&mut self.core, (kind, id), bytes);
+        let found = receiver.answer_question(&mut self.core, kind, id, bytes);
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 

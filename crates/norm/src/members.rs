@@ -218,8 +218,10 @@ impl Members {
         &self,
         through: u64,
         whoever: bool,
-        (now, most): (Time, Persistence),
-        (after, max): (Option<NodeId>, usize),
+        now: Time,
+        most: Persistence,
+        after: Option<NodeId>,
+        max: usize,
     ) -> Vec<NodeId> {
         let whoever = (whoever && after.is_none()).then_some(NodeId::NONE);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -263,7 +265,8 @@ impl Members {
         &self,
         object: u64,
         receivers: u32,
-        (now, most): (Time, Persistence),
+        now: Time,
+        most: Persistence,
     ) -> bool {
         let mut missing = self.received.values().filter(|member| member.through < Some(object));
         missing.all(|member| member.polls.is_in_vain(member.received_at, now, most))
@@ -320,16 +323,16 @@ mod tests {
         let begin = Time::from_secs(1);
         for second in 1..=4 {
             let now = Time::from_secs(second);
-            assert!(!members.is_in_vain(1, 0, (now, MOST)));
-            assert_eq!(members.to_ask(1, false, (now, MOST), (None, 9)), [B]);
+            assert!(!members.is_in_vain(1, 0, now, MOST));
+            assert_eq!(members.to_ask(1, false, now, MOST, None, 9), [B]);
             members.requested(&[B], now);
         }
         let late = begin + MOST.patience;
-        assert!(members.is_in_vain(1, 0, (late, MOST)) && !members.is_in_vain(2, 0, (late, MOST)));
-        assert_eq!(members.to_ask(2, false, (late, MOST), (None, 9)), [A]);
-        assert!(members.to_ask(2, false, (late, MOST), (Some(A), 9)).is_empty());
+        assert!(members.is_in_vain(1, 0, late, MOST) && !members.is_in_vain(2, 0, late, MOST));
+        assert_eq!(members.to_ask(2, false, late, MOST, None, 9), [A]);
+        assert!(members.to_ask(2, false, late, MOST, Some(A), 9).is_empty());
         members.lacks(B, 1);
-        assert!(!members.is_in_vain(1, 0, (late, MOST)), "it lives");
+        assert!(!members.is_in_vain(1, 0, late, MOST), "it lives");
         members.keep(1);
         assert_eq!(members.iter().collect::<Vec<_>>(), [A]);
     }
@@ -342,11 +345,12 @@ mod tests {
         (0..3).for_each(|_| members.requested(&[B], begin));
         // The receiver replied to a probe but not to a poll: one reply may be lost.
         assert!(members.received(B, Time::from_secs(9)));
-        let at = |second| (Time::from_secs(second), MOST);
-        assert!(!members.is_in_vain(1, 0, at(18)) && members.is_in_vain(1, 0, at(19)));
+        let is_in_vain =
+            |members: &Members, second| members.is_in_vain(1, 0, Time::from_secs(second), MOST);
+        assert!(!is_in_vain(&members, 18) && is_in_vain(&members, 19));
         // Time in which the path was down does not count.
         members.shift(Duration::from_secs(100));
-        assert!(!members.is_in_vain(1, 0, at(118)) && members.is_in_vain(1, 0, at(119)));
+        assert!(!is_in_vain(&members, 118) && is_in_vain(&members, 119));
         // A receiver that is active after each of several polls chooses not to reply.
         let mut members = of_two();
         members.acknowledge(A, 1, None);
@@ -354,7 +358,7 @@ mod tests {
             members.requested(&[B], Time::from_secs(second));
             members.received(B, Time::from_secs(second));
         }
-        assert!(!members.is_in_vain(1, 0, at(5)) && members.is_in_vain(1, 0, at(6)));
+        assert!(!is_in_vain(&members, 5) && is_in_vain(&members, 6));
     }
 
     #[test]
@@ -362,15 +366,15 @@ mod tests {
         let mut members = of_two();
         let now = Time::from_secs(1);
         assert!(members.expects_others(3) && !members.expects_others(2));
-        assert_eq!(members.to_ask(1, true, (now, MOST), (None, 9)), [NodeId::NONE, A, B]);
-        assert_eq!(members.to_ask(1, true, (now, MOST), (None, 2)), [NodeId::NONE, A]);
-        assert_eq!(members.to_ask(1, true, (now, MOST), (Some(A), 2)), [B]);
+        assert_eq!(members.to_ask(1, true, now, MOST, None, 9), [NodeId::NONE, A, B]);
+        assert_eq!(members.to_ask(1, true, now, MOST, None, 2), [NodeId::NONE, A]);
+        assert_eq!(members.to_ask(1, true, now, MOST, Some(A), 2), [B]);
         (0..3).for_each(|_| members.requested(&[NodeId::NONE], now));
         [A, B].into_iter().for_each(|node| assert!(members.acknowledge(node, 1, None)));
         let late = now + MOST.patience;
-        assert!(members.is_in_vain(1, 3, (late, MOST)));
+        assert!(members.is_in_vain(1, 3, late, MOST));
         members.insert(NodeId(3), late);
-        assert!(!members.is_in_vain(1, 4, (late, MOST)), "another may come as well");
+        assert!(!members.is_in_vain(1, 4, late, MOST), "another may come as well");
     }
 
     #[test]

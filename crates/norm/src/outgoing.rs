@@ -180,7 +180,7 @@ impl Outgoing {
         }
         let mut cut = cut;
         let config = &core.config.sender;
-        let coding = cut.coding.for_object(config, (self.size, cut.segment), cut.loss);
+        let coding = cut.coding.for_object(config, self.size, cut.segment, cut.loss);
         cut.coding = coding.map_err(settings)?;
         cut.segment = cut.coding.segment_size(self.size, cut.segment);
         let partition = Partition::new(self.size, cut.segment, cut.coding.block_len)
@@ -346,7 +346,7 @@ impl Outgoing {
             match (&self.content, self.source.as_ref()) {
                 (Content::Data(data), _) => {
                     let data = data.slice(start as usize..end as usize);
-                    self.parity.make(&mut core.long, &shape, (block, &rows), &data);
+                    self.parity.make(&mut core.long, &shape, block, &rows, &data);
                 }
                 (Content::File(_), Some(source)) => {
                     let ticket = core.shared.ticket(self.handle, Job::Own(Task::Block { block }));
@@ -418,7 +418,7 @@ impl Outgoing {
             out.core.stats.explicit_repairs += 1;
             out.core.stats.repair_bytes += len as u64;
             if shape.coding.is_long() {
-                self.on_repeated((at.sbn, at.esi), message, departure, shape);
+                self.on_repeated(at.sbn, at.esi, message, departure, shape);
             }
             self.on_repair_sent(out, at.sbn);
             if let Some(source) = self.source.as_mut() {
@@ -491,7 +491,7 @@ impl Outgoing {
         let (start, end) = shape.span(block);
         let is_whole = bytes.len() as u64 == end - start;
         if is_whole {
-            self.parity.make(&mut core.long, &shape, (block, &rows), bytes);
+            self.parity.make(&mut core.long, &shape, block, &rows, bytes);
         }
         self.shape = Some(shape);
         if is_whole { Ok(()) } else { Err(UnexpectedLength) }

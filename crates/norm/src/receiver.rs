@@ -2,10 +2,7 @@
 
 mod acknowledgement;
 mod coded;
-mod feedback;
 mod numbers;
-mod questions;
-mod refusals;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -18,10 +15,9 @@ use session::allowance::Allowance;
 use session::path::{Burst, Class, Handle, Turn};
 use session::timer::{self, TICK};
 
-use self::acknowledgement::Acknowledgement;
+use self::acknowledgement::{Acknowledgement, Feedback};
 use self::coded::CodedReports;
 pub(crate) use self::coded::Yield;
-use self::feedback::Feedback;
 use self::numbers::Numbers;
 use self::requests::{Round, Rounds};
 use super::answers::Answers;
@@ -339,7 +335,7 @@ impl Receiver {
         let room = most.saturating_sub(self.objects.len()) as u64;
         let is_restarted = !self.numbers.has_begun() && self.is_single(core);
         let back = if is_restarted { core.partials.back(self.origin(number)) } else { 0 };
-        self.numbers.to_begin(number, (room, most as u64), core.config.receiver.sync, back)
+        self.numbers.to_begin(number, room, most as u64, core.config.receiver.sync, back)
     }
 
     /// Whether this is the only receiver of the sender, which may resume objects.
@@ -368,8 +364,8 @@ impl Receiver {
         for (number, place) in (first..).zip(places) {
             let id = ObjectId { peer: self.from, sender: self.sender.node.0, number };
             let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
-            let session = (id, self.life.instance);
-            let mut object = Incoming::new(session, *place, is_info_only, is_single);
+            let instance = self.life.instance;
+            let mut object = Incoming::new(id, instance, *place, is_info_only, is_single);
             if self.life.messages == 1 {
                 object.is_held = true;
             }
@@ -481,7 +477,7 @@ impl Receiver {
                 self.on_squelch(core, position, invalid);
             }
             Command::Cc { sequence, send_time, rate, nodes, .. } => {
-                self.on_probe(core, (*sequence, *send_time, *rate), nodes);
+                self.on_probe(core, *sequence, *send_time, *rate, nodes);
             }
             Command::RepairAdv { requests, cc, .. } => {
                 self.on_other_requests(requests);
@@ -489,7 +485,7 @@ impl Receiver {
             }
             Command::Eot { .. } => self.on_end(core),
             Command::AckReq { kind, id, ackers, .. } => {
-                self.on_question(core, (*kind, *id), ackers);
+                self.on_question(core, *kind, *id, ackers);
             }
             Command::Application { others, payload, .. } => {
                 if self.answers.note_command(sequence, others) {
@@ -519,6 +515,16 @@ impl Receiver {
             }
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => false,
         }
+    }
+
+    /// Processes the end of the sender's session (§4.2.3.2): incomplete objects fail.
+    fn on_end(&mut self, core: &mut Core) {
+        if std::mem::replace(&mut self.life.has_ended, true) {
+            return;
+        }
+        let SenderId { path: peer, node: NodeId(node) } = self.sender;
+        self.abandon(core, &Failure::Ended);
+        core.user.indicate(Indication::SenderEnded { peer, node });
     }
 
     /// Gives up incomplete objects because the sender sends nothing more.

@@ -166,8 +166,10 @@ impl Reception {
         &mut self,
         now: Time,
         sequence: u16,
-        (len, is_data): (usize, bool),
-        (grtt, send_rate): (Duration, Option<f64>),
+        len: usize,
+        is_data: bool,
+        grtt: Duration,
+        send_rate: Option<f64>,
     ) -> bool {
         let Some((newest, before)) = self.newest else {
             self.newest = Some((u64::from(sequence) + (1 << 16), now));
@@ -192,7 +194,7 @@ impl Reception {
         }
         // Arrivals during silence do not measure the rate.
         if !is_data || !self.data(now, len, grtt, send_rate) {
-            self.count((now, before), (len, is_data), self.rtt(grtt));
+            self.count(now, before, len, is_data, self.rtt(grtt));
         }
         is_event
     }
@@ -287,7 +289,7 @@ impl Reception {
     }
 
     /// Counts a message for the rate. `before` is the arrival of the previous one.
-    fn count(&mut self, (now, before): (Time, Time), (len, is_data): (usize, bool), rtt: f64) {
+    fn count(&mut self, now: Time, before: Time, len: usize, is_data: bool, rtt: f64) {
         let span = Duration::from_secs_f64(rtt).max(SPAN_LEAST);
         let (bytes, data) = (len as u64, u32::from(is_data));
         match self.parts.back_mut() {
@@ -390,7 +392,7 @@ mod tests {
 
     /// Delivers NORM_DATA of 1,000 bytes.
     fn arrives(reception: &mut Reception, at: Time, sequence: u16) -> bool {
-        reception.arrived(at, sequence, (LEN, true), (RTT, Some(100_000.0)))
+        reception.arrived(at, sequence, LEN, true, RTT, Some(100_000.0))
     }
 
     /// Delivers one message every 10 ms, 100,000 bytes per second, from the first number to the
@@ -435,9 +437,9 @@ mod tests {
         // One per second, and a short one before or after it.
         for behind in [50, 950] {
             for n in 0..8 {
-                reception.arrived(millis(n * 1000), 2 * n as u16, (LEN, true), (RTT, Some(1e3)));
+                reception.arrived(millis(n * 1000), 2 * n as u16, LEN, true, RTT, Some(1e3));
                 let at = millis(n * 1000 + behind);
-                reception.arrived(at, 2 * n as u16 + 1, (36, false), (RTT, Some(1e3)));
+                reception.arrived(at, 2 * n as u16 + 1, 36, false, RTT, Some(1e3));
                 let (rate, _) = reception.fair(RTT, 1000.0);
                 assert!(n == 0 || (1900.0..2200.0).contains(&rate), "{n}: {rate}");
             }
@@ -557,7 +559,7 @@ mod tests {
         let guess = 4 * RTT;
         let mut reception = Reception::new();
         for n in (1..=103).filter(|n| *n != 100_u64) {
-            reception.arrived(millis(n * 10), n as u16, (LEN, true), (guess, Some(100_000.0)));
+            reception.arrived(millis(n * 10), n as u16, LEN, true, guess, Some(100_000.0));
         }
         let (before, _) = reception.fair(guess, 100_000.0);
         assert!((85_000.0..101_000.0).contains(&before), "{before}");

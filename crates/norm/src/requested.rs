@@ -1,8 +1,9 @@
 //! Requested parts of an object: by this receiver, which does not request them twice, and by
 //! others, which makes requests here needless (RFC 5740 §5.3).
 
-use engine::Time;
+use std::ops::Range;
 
+use engine::Time;
 use session::ranges::Ranges;
 
 /// Number of remembered ranges of blocks requested by others. Blocks in further ranges are
@@ -51,14 +52,14 @@ impl Requested {
         self.blocks.capacity() * size_of::<(u64, u64, Time)>() + self.blocks_by_others.len() * 32
     }
 
-    pub(crate) fn note_blocks(&mut self, (first, end): (u64, u64), at: Time) {
-        self.blocks.push((first, end, at));
+    pub(crate) fn note_blocks(&mut self, blocks: Range<u64>, at: Time) {
+        self.blocks.push((blocks.start, blocks.end, at));
     }
 
     /// Records blocks of the given ones that others requested, as requested at `at`.
-    pub(crate) fn count_others(&mut self, (first, end): (u64, u64), at: Time) {
+    pub(crate) fn count_others(&mut self, blocks: Range<u64>, at: Time) {
         for (from, to) in self.blocks_by_others.iter() {
-            let (from, to) = (from.max(first), to.min(end));
+            let (from, to) = (from.max(blocks.start), to.min(blocks.end));
             if from < to {
                 self.blocks.push((from, to, at));
             }
@@ -88,7 +89,7 @@ impl Requested {
         ranges
     }
 
-    pub(crate) fn note_blocks_by_others(&mut self, (start, end): (u64, u64)) {
+    pub(crate) fn note_blocks_by_others(&mut self, Range { start, end }: Range<u64>) {
         if self.blocks_by_others.len() < OTHERS_MAX
             || !self.blocks_by_others.would_add_range(start, end)
         {
@@ -126,8 +127,8 @@ mod tests {
         let mut requested = Requested::default();
         let [start, early, late] = [0, 1, 2].map(Time::from_secs);
         let info = InfoRequested { at: Some(early), ..InfoRequested::default() };
-        requested.note_blocks((3, 5), early);
-        requested.note_blocks((5, 9), late);
+        requested.note_blocks(3..5, early);
+        requested.note_blocks(5..9, late);
         assert!(!info.is_due(start) && info.is_due(early));
         assert_eq!(requested.blocks(start).iter().collect::<Vec<_>>(), [(3, 9)]);
         assert_eq!(requested.blocks(early).iter().collect::<Vec<_>>(), [(5, 9)]);
@@ -139,11 +140,11 @@ mod tests {
     #[test]
     fn requests_of_others_are_forgotten_with_the_round() {
         let mut requested = Requested::default();
-        requested.note_blocks_by_others((4, 7));
+        requested.note_blocks_by_others(4..7);
         assert!(requested.is_block_requested(6) && !requested.is_block_requested(7));
         assert_eq!(requested.covered(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 7)]);
-        requested.count_others((0, 6), Time::from_secs(1));
-        requested.count_others((8, 9), Time::from_secs(1));
+        requested.count_others(0..6, Time::from_secs(1));
+        requested.count_others(8..9, Time::from_secs(1));
         assert_eq!(requested.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
         requested.forget_others_of(4);
         assert!(!requested.is_block_requested(4) && requested.is_block_requested(5));

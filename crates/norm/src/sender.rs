@@ -1,12 +1,9 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
 mod coded;
-mod commands;
 mod flush;
 mod probing;
-mod refusals;
 mod repairs;
-mod requests;
 mod stream;
 
 use std::collections::VecDeque;
@@ -281,7 +278,7 @@ impl Sender {
             object.close(core);
             core.free.push(object.handle);
             let end = Err(failure);
-            finished(core, &object, end, (0, false));
+            finished(core, &object, end, 0, false);
             // Receivers with a part of it are informed that no more follows.
             if object.fti().is_some() {
                 self.refuse(core, object.number(), object.end());
@@ -320,6 +317,35 @@ impl Sender {
         object.failure = Some(failure);
         self.advance(core, now);
         true
+    }
+
+    /// Applies `job` to the commands of the sender.
+    pub(crate) fn command<T>(
+        &mut self,
+        core: &mut Core,
+        job: impl FnOnce(&mut Commands, &Members, &mut Core) -> T,
+    ) -> T {
+        let was_idle = self.is_idle();
+        let result = job(&mut self.commands, &self.members, core);
+        if !self.commands.is_empty() {
+            if was_idle {
+                self.begin(core);
+            }
+            self.base.want(&mut core.shared, Class::Control);
+        }
+        result
+    }
+
+    /// Ends the session. Objects under way are given up, which is also announced separately:
+    /// libnorm ignores the end of a session.
+    pub(crate) fn end(&mut self, core: &mut Core, now: Time) {
+        let all: Vec<_> = self.objects.iter().map(|object| object.id.number).collect();
+        // The next process may resume them.
+        self.objects.iter_mut().for_each(Outgoing::keep_record);
+        for number in all {
+            self.cancel(core, now, number, Failure::Cancelled);
+        }
+        self.command(core, |commands, _, core| commands.end(core, now));
     }
 
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
@@ -456,7 +482,7 @@ impl Sender {
         ack: &Ack<'_>,
         is_private: bool,
     ) {
-        self.on_feedback(core, now, node, (ack.grtt_response, ack.cc, is_private));
+        self.on_feedback(core, now, node, ack.grtt_response, ack.cc, is_private);
         self.on_report(core, now, node, &ack.others);
         if let Some(refusal) = Refusal::find(&ack.others) {
             self.on_refusal(core, now, node, refusal);
@@ -498,7 +524,8 @@ fn finished(
     core: &mut Core,
     object: &Outgoing,
     result: Result<(), Failure>,
-    (acknowledged, is_confirmed): (u32, bool),
+    acknowledged: u32,
+    is_confirmed: bool,
 ) {
     let is_confirmed = is_confirmed && result.is_ok();
     object.forget_record(core);

@@ -149,7 +149,7 @@ impl Draft {
                 Ok(())
             }
             Change::ModifyContact { from, to, start, rate_bps, confidence } => {
-                let start = named(&self.started.contacts, (from, to), start);
+                let start = named(&self.started.contacts, from, to, start);
                 let of = self.contacts.get_mut(&(from, to));
                 let known = of.and_then(|of| of.get_mut(&start?));
                 let contact = known.ok_or(ChangeError::NoContact { from, to })?;
@@ -162,7 +162,7 @@ impl Draft {
             }
             Change::DeleteContacts { from, to, start } => {
                 let started = &mut self.started.contacts;
-                let found = delete(&mut self.contacts, started, (from, to), start);
+                let found = delete(&mut self.contacts, started, from, to, start);
                 found.then_some(()).ok_or(ChangeError::NoContact { from, to })
             }
             Change::AddRange(new) => self.add_range(new),
@@ -173,7 +173,7 @@ impl Draft {
             }
             Change::DeleteRanges { from, to, start } => {
                 let started = &mut self.started.ranges;
-                let found = delete(&mut self.ranges, started, (from, to), start);
+                let found = delete(&mut self.ranges, started, from, to, start);
                 found.then_some(()).ok_or(ChangeError::NoRange { from, to })
             }
         }
@@ -239,23 +239,25 @@ fn overlap<T: Copy>(
 
 /// Time in the draft of what begins at `start`. What began before [`Time::ZERO`] is there, and has
 /// only its own begin as its name.
-fn named(started: &Begins, pair: (NodeNumber, NodeNumber), start: Begin) -> Option<Time> {
+fn named(started: &Begins, from: NodeNumber, to: NodeNumber, start: Begin) -> Option<Time> {
     let time = start.time();
-    let known = started.get(&pair).copied().filter(|_| time == Time::ZERO);
+    let known = started.get(&(from, to)).copied().filter(|_| time == Time::ZERO);
     (known.unwrap_or_else(|| time.into()) == start).then_some(time)
 }
 
 fn delete<T>(
     pairs: &mut Pairs<T>,
     started: &mut Begins,
-    pair: (NodeNumber, NodeNumber),
+    from: NodeNumber,
+    to: NodeNumber,
     start: Option<Begin>,
 ) -> bool {
+    let pair = (from, to);
     let Some(start) = start else {
         started.remove(&pair);
         return pairs.remove(&pair).is_some_and(|of| !of.is_empty());
     };
-    let Some(time) = named(started, pair, start) else { return false };
+    let Some(time) = named(started, from, to, start) else { return false };
     if time == Time::ZERO {
         started.remove(&pair);
     }

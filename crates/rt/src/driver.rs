@@ -5,7 +5,6 @@ mod destinations;
 mod intake;
 mod names;
 mod outages;
-mod planned;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -161,7 +161,8 @@ impl Peers {
         let mut forgotten = None;
         if self.dynamic.len() >= self.peers_max {
             let first = self.dynamic.first().copied();
-            let idle = first.filter(|rank| self.gives_way(now, *rank)).map(|(.., path)| path);
+            let idle = first.filter(|(retained, _, path)| self.gives_way(now, *retained, *path));
+            let idle = idle.map(|(.., path)| path);
             match idle.or_else(|| self.of_crowded_host(now, address)) {
                 Some(path) => forgotten = Some(path),
                 None => return Origin::Refused,
@@ -174,7 +175,7 @@ impl Peers {
     }
 
     /// Whether a dynamic peer gives way to a new one.
-    fn gives_way(&self, now: Time, (retained, _, path): Rank) -> bool {
+    fn gives_way(&self, now: Time, retained: bool, path: PathId) -> bool {
         let last = self.by_path.get(&path).map_or(Time::ZERO, |peer| peer.last_received);
         !retained || now.since(last) >= self.silence
     }

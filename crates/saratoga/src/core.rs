@@ -15,7 +15,11 @@ use super::partials::{self, Partial, Partials};
 use crate::packet::Packet;
 
 /// Number of a session whose file was received, and the CRC-32C of its METADATA.
-pub(crate) type ReceivedKey = (u32, u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReceivedKey {
+    pub(crate) number: u32,
+    pub(crate) identity: u32,
+}
 
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

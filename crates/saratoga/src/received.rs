@@ -16,7 +16,7 @@ const PREFIX: &str = "sard-";
 
 /// ReceivedKey of a session.
 pub(crate) fn key(number: u32, identity: &[u8]) -> ReceivedKey {
-    (number, crc32c(identity))
+    ReceivedKey { number, identity: crc32c(identity) }
 }
 
 /// Records that the file of a session was received.
@@ -44,13 +44,15 @@ fn remove(core: &mut Core, keys: impl IntoIterator<Item = ReceivedKey>) {
     }
 }
 
-fn name((number, identity): ReceivedKey) -> String {
+fn name(key: ReceivedKey) -> String {
+    let ReceivedKey { number, identity } = key;
     format!("{PREFIX}{number:08x}-{identity:08x}")
 }
 
 fn parsed(name: &str) -> Option<ReceivedKey> {
     let (number, identity) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    Some((u32::from_str_radix(number, 16).ok()?, u32::from_str_radix(identity, 16).ok()?))
+    let hex = |text| u32::from_str_radix(text, 16).ok();
+    Some(ReceivedKey { number: hex(number)?, identity: hex(identity)? })
 }
 
 #[cfg(test)]

@@ -424,9 +424,9 @@ impl<A: Alarm, J> Shared<A, J> {
     }
 
     /// First path between two bounds that may have data to send.
-    fn next_ready(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
-        let ready = self.paths.ready.range(between).next().copied();
-        let completed = self.replies.next_path(between);
+    fn next_ready(&self, from: Bound<PathId>, end: Bound<PathId>) -> Option<PathId> {
+        let ready = self.paths.ready.range((from, end)).next().copied();
+        let completed = self.replies.next_path(from, end);
         ready.into_iter().chain(completed).min()
     }
 }
@@ -594,7 +594,7 @@ pub trait Turns {
                 Bound::Unbounded => Bound::Excluded(last),
                 Bound::Included(_) | Bound::Excluded(_) => Bound::Unbounded,
             };
-            while let Some(at) = self.shared().next_ready((from, end)) {
+            while let Some(at) = self.shared().next_ready(from, end) {
                 any = true;
                 let transmit = self.transmit_on(now, at, tx);
                 self.shared().paths.looked_at(at);

@@ -37,8 +37,8 @@ impl Replies {
     }
 
     /// First path between two bounds with waiting replies.
-    pub fn next_path(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
-        self.of_path.range(between).next().map(|(path, _)| *path)
+    pub fn next_path(&self, from: Bound<PathId>, end: Bound<PathId>) -> Option<PathId> {
+        self.of_path.range((from, end)).next().map(|(path, _)| *path)
     }
 
     /// Queues a PDU; `false` if there is no room. One path gets at most a quarter of all room.

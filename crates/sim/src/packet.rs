@@ -1,6 +1,6 @@
 //! Packets in flight, in pooled buffers.
 
-use std::net::Ipv4Addr;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use engine::{Ecn, Time};
@@ -57,8 +57,8 @@ impl Packet {
 /// Addresses of a datagram, and options of its headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
-    pub(crate) source: (Ipv4Addr, u16),
-    pub(crate) destination: (Ipv4Addr, u16),
+    pub(crate) source: SocketAddrV4,
+    pub(crate) destination: SocketAddrV4,
     pub(crate) id: u16,
     pub(crate) ttl: u8,
     pub(crate) ecn: Ecn,
@@ -88,14 +88,14 @@ impl Pool {
             fragment: DONT_FRAGMENT,
             ttl: headers.ttl,
             protocol: PROTOCOL_UDP,
-            source: headers.source.0,
-            destination: headers.destination.0,
+            source: *headers.source.ip(),
+            destination: *headers.destination.ip(),
         };
         let (head, datagram) = buffer[..len]
             .split_first_chunk_mut::<{ ip::HEADER_LEN }>()
             .expect("the buffer holds both headers");
         ip.encode(head);
-        let ports = Udp { source: headers.source.1, destination: headers.destination.1 };
+        let ports = Udp { source: headers.source.port(), destination: headers.destination.port() };
         udp::encode(ports, ip.source, ip.destination, headers.checksum, datagram);
         Packet { buffer: shared, len, serial: 0, pushed: Time::ZERO }
     }

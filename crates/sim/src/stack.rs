@@ -3,7 +3,7 @@
 mod announce;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use engine::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Transmit};
 use wire::ip::{self, Ipv4, PROTOCOL_UDP};
@@ -78,7 +78,7 @@ impl Default for HostConfig {
 struct Path {
     id: PathId,
     port: u16,
-    remote: (Ipv4Addr, u16),
+    remote: SocketAddrV4,
     info: PathInfo,
     /// First link towards the peer; towards a group there may be several.
     links: Vec<usize>,
@@ -95,13 +95,7 @@ struct Path {
 
 impl Path {
     /// Creates an open path.
-    fn new(
-        id: PathId,
-        port: u16,
-        remote: (Ipv4Addr, u16),
-        info: PathInfo,
-        links: Vec<usize>,
-    ) -> Self {
+    fn new(id: PathId, port: u16, remote: SocketAddrV4, info: PathInfo, links: Vec<usize>) -> Self {
         Self {
             id,
             port,
@@ -149,7 +143,7 @@ pub(crate) struct Stack {
     group_routes: BTreeMap<(Ipv4Addr, Ipv4Addr), Vec<usize>>,
     paths: Vec<Path>,
     /// First path from a port to a peer, as index in `paths`: a member of a large group has many.
-    by_peer: BTreeMap<(u16, Ipv4Addr, u16), usize>,
+    by_peer: BTreeMap<(u16, SocketAddrV4), usize>,
     /// Groups of which it is a member.
     groups: BTreeSet<Ipv4Addr>,
     /// Indices of the paths used last, checked first.
@@ -193,14 +187,14 @@ impl Stack {
         &mut self,
         id: PathId,
         port: u16,
-        remote: (Ipv4Addr, u16),
+        remote: SocketAddrV4,
         info: PathInfo,
         net: &Network,
     ) {
         assert!(self.paths.iter().all(|path| path.id != id), "{id:?} is taken");
         self.listen(port, info.clone());
         self.next_path = self.next_path.max(id.0.saturating_add(1));
-        let links = self.links_to(remote.0, net);
+        let links = self.links_to(*remote.ip(), net);
         self.push_path(Path::new(id, port, remote, info, links));
     }
 
@@ -208,21 +202,20 @@ impl Stack {
     pub(crate) fn add_interface(&mut self, id: PathId, link: usize, info: PathInfo, net: &Network) {
         assert!(self.paths.iter().all(|path| path.id != id), "{id:?} is taken");
         let neighbour = net.nodes[net.pipes[link].to].address;
-        let path = Path::new(id, 0, (neighbour, 0), info, vec![link]);
+        let path = Path::new(id, 0, SocketAddrV4::new(neighbour, 0), info, vec![link]);
         self.push_path(Path { interface: true, ..path });
     }
 
     fn push_path(&mut self, path: Path) {
-        let (address, port) = path.remote;
         if path.interface {
             self.has_interfaces = true;
             self.paths.push(path);
             return;
         }
-        if address.is_multicast() {
-            self.groups.insert(address);
+        if path.remote.ip().is_multicast() {
+            self.groups.insert(*path.remote.ip());
         }
-        self.by_peer.entry((path.port, address, port)).or_insert(self.paths.len());
+        self.by_peer.entry((path.port, path.remote)).or_insert(self.paths.len());
         self.paths.push(path);
     }
 
@@ -267,7 +260,7 @@ impl Stack {
     pub(crate) fn resolve(&mut self, net: &mut Network) {
         for index in 0..self.paths.len() {
             if !self.paths[index].interface {
-                self.paths[index].links = self.links_to(self.paths[index].remote.0, net);
+                self.paths[index].links = self.links_to(*self.paths[index].remote.ip(), net);
             }
             self.attach(index, net);
         }
@@ -303,12 +296,8 @@ impl Stack {
     fn links_from(&self, path: &Path, net: &Network) -> Vec<usize> {
         match path {
             Path { interface: true, .. } => Vec::new(),
-            Path { remote: (address, _), links, .. } if address.is_multicast() => {
-                net.links_back(links)
-            }
-            Path { remote: (address, _), .. } => {
-                net.return_link(*address, self.index).into_iter().collect()
-            }
+            Path { remote, links, .. } if remote.ip().is_multicast() => net.links_back(links),
+            Path { remote, .. } => net.return_link(*remote.ip(), self.index).into_iter().collect(),
         }
     }
 
@@ -330,7 +319,7 @@ impl Stack {
             return;
         }
         let checksum = if self.config.udp_checksum { Checksum::Full } else { Checksum::None };
-        let source = (self.config.address, port);
+        let source = SocketAddrV4::new(self.config.address, port);
         let (id, ttl, ecn) = (0, self.config.ttl, transmit.ecn);
         let mut headers = Headers { source, destination: remote, id, ttl, ecn, checksum };
         let empty = bytes.is_empty().then_some(bytes);
@@ -568,12 +557,12 @@ impl Stack {
         ip: &Ipv4,
         net: &mut Network,
     ) -> Option<(Arrived, bool)> {
-        let sender = (ip.source, ports.source);
+        let sender = SocketAddrV4::new(ip.source, ports.source);
         if !ip.destination.is_multicast() {
             let peer = self.peer(now, ports.destination, sender, net)?;
             return Some((Arrived { path: peer.id, from: peer.id }, peer.paused));
         }
-        let group = (ip.destination, ports.destination);
+        let group = SocketAddrV4::new(ip.destination, ports.destination);
         if self.paths.get(self.last_group).is_none_or(|path| path.remote != group) {
             self.last_group = self.paths.iter().position(|path| path.remote == group)?;
         }
@@ -589,12 +578,12 @@ impl Stack {
         &mut self,
         now: Time,
         port: u16,
-        remote: (Ipv4Addr, u16),
+        remote: SocketAddrV4,
         net: &mut Network,
     ) -> Option<&Path> {
         let is_it = |path: &Path| path.port == port && path.remote == remote;
         if !self.paths.get(self.last_received).is_some_and(is_it) {
-            match self.by_peer.get(&(port, remote.0, remote.1)) {
+            match self.by_peer.get(&(port, remote)) {
                 Some(index) => self.last_received = *index,
                 None => {
                     self.meet(port, remote, net)?;
@@ -607,7 +596,7 @@ impl Stack {
     }
 
     /// Creates a path for an unknown peer, if the port is open and there is room.
-    fn meet(&mut self, port: u16, remote: (Ipv4Addr, u16), net: &Network) -> Option<()> {
+    fn meet(&mut self, port: u16, remote: SocketAddrV4, net: &Network) -> Option<()> {
         let known = self.listening.iter().find(|(open, _)| *open == port)?;
         let info = self.config.unknown_peer.clone().unwrap_or_else(|| known.1.clone());
         let unknown = self.paths.iter().filter(|path| path.unknown).count();
@@ -616,7 +605,7 @@ impl Stack {
         }
         let id = PathId(self.next_path);
         self.next_path = self.next_path.checked_add(1)?;
-        let links = self.links_to(remote.0, net);
+        let links = self.links_to(*remote.ip(), net);
         self.push_path(Path { unknown: true, ..Path::new(id, port, remote, info, links) });
         Some(())
     }

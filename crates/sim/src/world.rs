@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Engine, PathEvent, PathId, PathInfo, Rng, Time};
@@ -192,7 +192,7 @@ impl<E: Engine> World<E> {
         host: HostId,
         path: PathId,
         local_port: u16,
-        remote: (Ipv4Addr, u16),
+        remote: SocketAddrV4,
         info: PathInfo,
     ) {
         let Self { hosts, net, now, .. } = self;

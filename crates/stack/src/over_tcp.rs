@@ -179,7 +179,7 @@ impl<A: Engine> OverTcp<A> {
         match indication {
             Indication::Connected { connection } => self.connected(now, connection),
             Indication::Incoming { listener, connection, local, remote } => {
-                self.incoming(now, listener, connection, (local, remote));
+                self.incoming(now, listener, connection, local, remote);
             }
             Indication::Readable { connection } | Indication::PeerClosed { connection } => {
                 let ended = matches!(indication, Indication::PeerClosed { .. });
@@ -265,7 +265,8 @@ impl<A: Engine> OverTcp<A> {
         now: Time,
         listener: ListenerId,
         connection: ConnectionId,
-        ends: (SocketAddr, SocketAddr),
+        local: SocketAddr,
+        remote: SocketAddr,
     ) {
         let awaited = self.streams.listeners.get(&listener).copied();
         let ticket = match awaited {
@@ -281,7 +282,7 @@ impl<A: Engine> OverTcp<A> {
             }
         };
         self.statistics.connections += 1;
-        let ends = Some(ends);
+        let ends = Some((local, remote));
         let peers = &self.config.peers;
         let path = self.streams.new_path(|path| peers.contains_key(&path));
         let stream = Stream { ends, ..Stream::new(connection, Phase::Up) };

@@ -249,11 +249,28 @@ impl Stack {
             return self.remove(index);
         }
         if known && !numbered {
-            self.slots[index as usize].numbered = true;
-            self.know_number(index);
+            let slot = &mut self.slots[index as usize];
+            slot.numbered = true;
+            if let Some(connection) = slot.connection.as_deref() {
+                self.numbers.know(index, connection);
+            }
         }
         if !over {
             self.enqueue(index);
+        }
+    }
+
+    /// Records the path MTU discovered by a connection; `whole`: the interface's.
+    fn learn_path_mtu(&mut self, now: Time, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        let Some(mtu) = connection.events.path_mtu.take() else { return };
+        let (path, host) = (connection.path, connection.flow.tuple.remote.ip());
+        let whole = self.interfaces.get(&path).is_none_or(|interface| mtu >= interface.mtu);
+        if whole {
+            self.path_mtus.forget(path, host);
+        } else {
+            self.path_mtus.learn(now, path, host, mtu);
         }
     }
 

@@ -113,7 +113,7 @@ impl Files {
             }
             ContentKind::Changes => {
                 let before = changed(content, records);
-                let control = UpdateControl::between((name, &before), (name, content));
+                let control = UpdateControl::between(name, &before, name, content);
                 let control = control.and_then(|control| control.encode());
                 Self {
                     at_sender: Some(control.unwrap_or_default().into()),

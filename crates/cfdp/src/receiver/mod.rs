@@ -2,7 +2,6 @@
 
 mod completion;
 mod events;
-mod keeping;
 mod nak;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! LTP-T transfers: states, and records.
 //!
-//! Independent of the node: the sessions of a transfer and their interaction are in
-//! [`super::hops`], the admission of a session that is a hop in [`super::intake`].
+//! Independent of the node: the sessions of a transfer, their admission and their interaction are
+//! in [`super::hops`].
 
 pub(crate) mod flow;
 pub(crate) mod passage;

@@ -369,7 +369,7 @@ impl Session {
         };
         match (job, completion) {
             (Job::Open, Completion::Opened { file, len, .. }) => {
-                self.opened((file, len), config, core);
+                self.opened(file, len, config, core);
             }
             (Job::Install, _) => self.finished(core),
             (Job::OpenToSum, Completion::Opened { file, .. }) => match &mut self.current {
@@ -419,12 +419,12 @@ impl Session {
         }
     }
 
-    fn opened(&mut self, file: (FileId, u64), config: &ClientConfig, core: &mut Core) {
+    fn opened(&mut self, file: FileId, len: u64, config: &ClientConfig, core: &mut Core) {
         let restartable = self.restartable;
         let Some(current) = &mut self.current else {
-            return core.effects.push_back(StoreEffect::Close { file: file.0 }.into());
+            return core.effects.push_back(StoreEffect::Close { file }.into());
         };
-        current.file = Some(file);
+        current.file = Some((file, len));
         let again = current.request.attempts > 0 && restartable;
         match &current.request.what {
             What::Put { name, .. } if again => {
@@ -432,7 +432,7 @@ impl Session {
                 self.control.queue_line(&size);
                 self.awaited = Awaited::Size;
             }
-            What::Get { records: false, .. } if again => self.begin_at(file.1, config, core),
+            What::Get { records: false, .. } if again => self.begin_at(len, config, core),
             What::Put { .. } | What::Get { .. } | What::Command(_) | What::Relay { .. } => {
                 self.begin_at(0, config, core);
             }

@@ -178,33 +178,31 @@ impl Node {
         self.request(path, What::Command(Command::Site(&site).to_string()))
     }
 
-    /// Has one server send a file to another: `from` and `to` are the paths there, with the file's
-    /// name at each. Both must accept third parties ([`ServerConfig::third_party`]); the data does
-    /// not pass this host.
+    /// Has one server send its file `source` to another, which calls it `destination`. Both must
+    /// accept third parties ([`ServerConfig::third_party`]); the data does not pass this host.
     ///
     /// # Errors
     /// See [`RequestError`].
     pub fn relay(
         &mut self,
-        from: (PathId, &str),
-        to: (PathId, &str),
+        from: PathId,
+        source: &str,
+        to: PathId,
+        destination: &str,
     ) -> Result<RequestId, RequestError> {
-        let halves = [(from, Half::Gives), (to, Half::Takes)];
-        if from.0 == to.0 {
+        if from == to {
             return Err(RequestError::Same);
         }
         if self.waiting() + 2 > self.core.limits.requests {
             return Err(RequestError::Full);
         }
-        let names = [checked(from.1)?, checked(to.1)?];
+        let source = What::Relay { name: checked(source)?, half: Half::Gives };
+        let destination = What::Relay { name: checked(destination)?, half: Half::Takes };
         self.requests += 1;
         let id = RequestId(self.requests);
-        self.relays.insert(id, Relay::new(from.0, to.0));
-        for (((path, _), half), name) in halves.into_iter().zip(names) {
-            self.enqueue(
-                path,
-                Request { id, what: What::Relay { name, half }, needs: None, attempts: 0 },
-            );
+        self.relays.insert(id, Relay::new(from, to));
+        for (path, what) in [(from, source), (to, destination)] {
+            self.enqueue(path, Request { id, what, needs: None, attempts: 0 });
         }
         Ok(id)
     }

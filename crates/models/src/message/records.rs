@@ -300,16 +300,16 @@ impl UpdateControl {
         Ok(new)
     }
 
-    /// Returns the changes from one file to another; `None` if a file is too long for their
-    /// offsets.
+    /// Returns the changes from the file `original` to the file `new`; `None` if a file is too
+    /// long for their offsets.
     #[must_use]
-    pub fn between(original: (&str, &[u8]), new: (&str, &[u8])) -> Option<Self> {
-        u32::try_from(original.1.len()).ok()?;
+    pub fn between(original: &str, before: &[u8], new: &str, after: &[u8]) -> Option<Self> {
+        u32::try_from(before.len()).ok()?;
         Some(Self {
-            original: original.0.to_owned(),
-            new: new.0.to_owned(),
-            crc: Crc::compute(original.1),
-            changes: changes(original.1, new.1),
+            original: original.to_owned(),
+            new: new.to_owned(),
+            crc: Crc::compute(before),
+            changes: changes(before, after),
         })
     }
 }
@@ -500,7 +500,7 @@ mod tests {
         let mut new = old.clone();
         new.splice(50_000..50_010, *b"a few bytes that were not there");
         new.remove(70_000);
-        let control = UpdateControl::between(("o", &old), ("n", &new)).unwrap();
+        let control = UpdateControl::between("o", &old, "n", &new).unwrap();
         assert!(control.apply(&old).unwrap() == new);
         assert!(control.encode().unwrap().len() < 500, "{:?}", control.changes.len());
     }
@@ -523,7 +523,7 @@ mod tests {
     proptest! {
         #[test]
         fn changes_between_two_files_turn_one_into_the_other((old, new) in edits()) {
-            let control = UpdateControl::between(("o", &old), ("n", &new)).unwrap();
+            let control = UpdateControl::between("o", &old, "n", &new).unwrap();
             prop_assert_eq!(control.apply(&old).unwrap(), new);
             let file = control.encode().unwrap();
             prop_assert_eq!(UpdateControl::decode(&file).unwrap(), control);

@@ -65,8 +65,8 @@ impl Decoder {
     ///
     /// [`CodeError::SymbolLength`] for an unusable length.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
-        let room = (code.source(), code.parity());
-        Self::with_room(code, symbol_len, room)
+        let (source, parity) = (code.source(), code.parity());
+        Self::with_room(code, symbol_len, source, parity)
     }
 
     /// Creates a decoder for blocks of at most this many source symbols, and as many parity symbols
@@ -78,7 +78,8 @@ impl Decoder {
     pub fn with_room(
         code: Code,
         symbol_len: usize,
-        (source, parity): (usize, usize),
+        source: usize,
+        parity: usize,
     ) -> Result<Self, CodeError> {
         code.check_symbol_len(symbol_len)?;
         let (source, parity) = (source.min(code.source()), parity.min(code.parity()));

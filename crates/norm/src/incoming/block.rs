@@ -7,7 +7,7 @@ use engine::Time;
 
 use super::{Bits, Shape};
 use crate::bits::{join, len_of, runs, skip, take};
-use crate::coding::SURPLUS_MAX;
+use crate::coding::{Coding, SURPLUS_MAX};
 use crate::message::Form;
 
 /// Incomplete block.
@@ -183,8 +183,10 @@ impl Block {
     pub(super) fn note_others(
         &mut self,
         form: Form,
-        (first, last): (u16, u16),
-        (block_len, parity): (u16, u16),
+        first: u16,
+        last: u16,
+        block_len: u16,
+        parity: u16,
     ) {
         let (first, end) = match form {
             // Here the symbol number holds a count.
@@ -234,23 +236,19 @@ impl Block {
     /// Runs of segments to request, as (first, last), with at most `usable` parity segments in the
     /// block.
     ///
-    /// A sender of long blocks sends each parity segment once: `is_long` blocks want those after
-    /// the last one received, and then source segments.
-    pub(super) fn wanted(
-        &self,
-        block_len: u16,
-        (parity, is_long): (u16, bool),
-        usable: u16,
-    ) -> Vec<(u16, u16)> {
+    /// A sender of long blocks sends each parity segment once: such blocks want those after the
+    /// last one received, and then source segments.
+    pub(super) fn wanted(&self, block_len: u16, coding: &Coding, usable: u16) -> Vec<(u16, u16)> {
         let missing: Vec<_> = self.have.gaps(0..block_len).collect();
         if self.is_direct {
             return missing;
         }
         let lacks = self.needed(block_len).saturating_sub(self.have.len());
-        let after = self.have.last().filter(|_| is_long).map_or(0, |last| last + 1);
+        let after = self.have.last().filter(|_| coding.is_long()).map_or(0, |last| last + 1);
         let room = usize::from(usable).saturating_sub(self.parity.len() + self.extra.len());
         let most = lacks.min(u32::try_from(room).unwrap_or(u32::MAX));
-        let unsent: Vec<_> = self.have.gaps(after.max(block_len)..block_len + parity).collect();
+        let unsent: Vec<_> =
+            self.have.gaps(after.max(block_len)..block_len + coding.parity).collect();
         let fresh = take(&unsent, most);
         // Source segments are requested for the part that parity cannot cover.
         let rest = lacks - len_of(&fresh);

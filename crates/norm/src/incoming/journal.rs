@@ -1,6 +1,8 @@
 //! Journal of a file: its record, its resumption by a later session, and the list of what a coded
 //! file lacks then.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 use engine::Time;
 
@@ -518,7 +520,7 @@ impl Blocks {
         let mut at = 0;
         while let Some(missing) = self.next_missing(at, blocks) {
             let went = match missing {
-                Missing::Run(first, end) => self.list_run(writer, object, (first, end), now),
+                Missing::Run(first, end) => self.list_run(writer, object, first..end, now),
                 Missing::Part(number) => self.list_part(writer, object, number, now),
             };
             if !went {
@@ -533,7 +535,7 @@ impl Blocks {
         &mut self,
         writer: &mut RequestWriter<'_>,
         object: u16,
-        (first, end): (u32, u32),
+        Range { start: first, end }: Range<u32>,
         now: Time,
     ) -> bool {
         let position = |block| self.shape.position(object, block, 0);
@@ -542,7 +544,7 @@ impl Blocks {
             _ => writer.range(RequestFlags::BLOCK, position(first), position(end - 1)),
         };
         if went.is_ok() {
-            self.requested.note_blocks((first.into(), end.into()), now);
+            self.requested.note_blocks(first.into()..end.into(), now);
         }
         went.is_ok()
     }

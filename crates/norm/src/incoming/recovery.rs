@@ -24,7 +24,8 @@ impl Shape {
             core.stats.recovered += missing.len() as u64;
             return true;
         }
-        let decoder = self.coding.kind().and_then(|kind| core.decoder(kind, self.room));
+        let Some((field, source, parity)) = self.coding.kind() else { return false };
+        let decoder = core.decoder(field, source, parity, self.room);
         let Some(decoder) = decoder else { return false };
         decoder.start(block_len);
         let source = block.have.iter().take_while(|symbol| *symbol < block_len);

@@ -1,11 +1,19 @@
 //! Requests for missing parts of an object (RFC 5740 §5.3).
+//!
+//! A request takes transmission time on the return link, and every byte requested in excess takes
+//! time on the forward link. Where a few bytes on the return link take as long as many segments on
+//! the forward link, blocks are requested as one range. The request adds the largest number of
+//! segments that any of the blocks lacks ([`EXT_LACKS`]). The sender then sends that many parity
+//! segments for each.
+
+use std::ops::Range;
 
 use engine::Time;
 use session::ranges::Ranges;
 
 use super::blocks::Blocks;
 use super::price::ItemPrice;
-use super::{Incoming, Kind, Shape, State};
+use super::{Block, Incoming, Kind, Shape, State};
 use crate::bits::{Bits, len_of};
 use crate::coding::{first_id, is_long};
 use crate::digest::DIGESTS_MAX;
@@ -14,6 +22,13 @@ use crate::message::{Flags, Position, Request, RequestFlags, RequestWriter, Sche
 /// Maximum number of segments of incomplete blocks that are looked through for one message: a peer
 /// can start many long blocks by one segment each.
 const WORK_MAX: u32 = 1 << 20;
+
+/// Type of a private header extension: the largest number of segments that a receiver lacks of any
+/// block requested in the message. Other implementations skip it and send whole blocks.
+pub(crate) const EXT_LACKS: u8 = 195;
+
+/// Maximum number of blocks that one message may request in this way.
+pub(crate) const JOINED_MAX: u64 = 1024;
 
 /// Requests up to `since` are repeated in the round that begins `now`. Where items have a price,
 /// blocks are requested by count instead of lists.
@@ -185,7 +200,7 @@ impl Incoming {
     fn note_all_requested(&mut self, now: Time) {
         self.requested.at = Some(now);
         if let Kind::Blocks(blocks) = &mut self.kind {
-            blocks.requested.note_blocks((0, u64::MAX), now);
+            blocks.requested.note_blocks(0..u64::MAX, now);
             blocks.parts.values_mut().for_each(|block| block.requested_at = Some(now));
         }
     }
@@ -221,6 +236,23 @@ impl Incoming {
             }
             Kind::Stream(stream) => stream.forget_others(),
         }
+    }
+
+    /// Requests incomplete blocks as ranges, if that is faster than listing them. Returns the
+    /// largest number of segments that one lacks, which the message has to carry.
+    pub(crate) fn request_joined(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        block: Option<u64>,
+        round: RequestRound,
+    ) -> Option<u16> {
+        let object = self.number();
+        let is_possible = self.state == State::Receiving && !self.awaits_session();
+        if !is_possible || self.is_info_only || !round.price.counts() {
+            return None;
+        }
+        let Kind::Blocks(blocks) = &mut self.kind else { return None };
+        blocks.request_joined(writer, object, block, round)
     }
 }
 
@@ -275,7 +307,7 @@ impl Blocks {
         while let Some(missing) = self.next_missing(at, end) {
             let went = match missing {
                 Missing::Run(first, end) => {
-                    self.request_blocks(writer, object, (first, end), &covered, round.now)
+                    self.request_blocks(writer, object, first..end, &covered, round.now)
                 }
                 Missing::Part(number) => {
                     self.can_examine(number, round.since, &mut left)
@@ -304,16 +336,18 @@ impl Blocks {
         &mut self,
         writer: &mut RequestWriter<'_>,
         object: u16,
-        (first, end): (u32, u32),
+        blocks: Range<u32>,
         covered: &Ranges,
         now: Time,
     ) -> bool {
-        let all = (u64::from(first), u64::from(end));
-        for run in covered.gaps(all.0, all.1) {
-            if !request_run(writer, run, |block| self.shape.position(object, block as u32, 0)) {
+        let all = u64::from(blocks.start)..u64::from(blocks.end);
+        for (first, end) in covered.gaps(all.start, all.end) {
+            if !request_run(writer, first..end, |block| {
+                self.shape.position(object, block as u32, 0)
+            }) {
                 return false;
             }
-            self.requested.note_blocks(run, now);
+            self.requested.note_blocks(first..end, now);
         }
         self.requested.count_others(all, now);
         true
@@ -335,8 +369,7 @@ impl Blocks {
             return true;
         };
         let block_len = shape.partition.block_len(number);
-        let parity = (shape.coding.parity, shape.coding.is_long());
-        let wanted = block.wanted(block_len, parity, shape.room.usable);
+        let wanted = block.wanted(block_len, &shape.coding, shape.room.usable);
         if !is_requested && !block.is_requested(&wanted, block_len) {
             let is_parity = wanted.first().is_some_and(|(first, _)| *first >= block_len);
             let count = u16::try_from(len_of(&wanted)).unwrap_or(u16::MAX);
@@ -368,20 +401,62 @@ impl Blocks {
     fn on_others(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let (block, end) = (first.id.block, last.id.block.max(first.id.block));
         if request.flags.contains(RequestFlags::BLOCK) {
-            self.requested.note_blocks_by_others((block.into(), u64::from(end) + 1));
+            self.requested.note_blocks_by_others(block.into()..u64::from(end) + 1);
         } else if request.flags.contains(RequestFlags::SEGMENT)
             && let Some(part) = self.parts.get_mut(&block)
         {
-            let lens = (self.shape.partition.block_len(block), self.shape.coding.parity);
-            part.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
+            let (block_len, parity) =
+                (self.shape.partition.block_len(block), self.shape.coding.parity);
+            part.note_others(request.form, first.id.symbol, last.id.symbol, block_len, parity);
         }
+    }
+
+    fn request_joined(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        object: u16,
+        block: Option<u64>,
+        RequestRound { now, since, price }: RequestRound,
+    ) -> Option<u16> {
+        let parts = self.parts.range(..self.shape.end(block));
+        let parts = parts.filter(|(_, block)| !block.was_requested(since));
+        let first = *parts.clone().next()?.0;
+        let parts = parts.take_while(|(number, _)| u64::from(**number - first) < JOINED_MAX);
+        let lacks = |(number, block): (&u32, &Block)| {
+            // A block without memory for parity is listed.
+            let block_len = u32::from(self.block_len(*number));
+            (!block.is_direct).then(|| (*number, block_len.saturating_sub(block.have.len())))
+        };
+        let needs: Vec<_> = parts.map(lacks).collect::<Option<_>>()?;
+        let most = needs.iter().map(|(_, lacks)| *lacks).max()?;
+        let runs = price.join(needs.iter().map(|(number, _)| *number), most);
+        let sent: u64 = runs.iter().map(|(first, end)| (end - first) * u64::from(most)).sum();
+        let lacked: u64 = needs.iter().map(|(_, lacks)| u64::from(*lacks)).sum();
+        if !price.favours(&runs, sent - lacked, needs.len()) {
+            return None;
+        }
+        let position = |block| self.shape.position(object, block, 0);
+        let mut through = None;
+        for (first, end) in runs {
+            let (first, last) = (first as u32, (end - 1) as u32);
+            if writer.range(RequestFlags::BLOCK, position(first), position(last)).is_err() {
+                break;
+            }
+            through = Some(last);
+        }
+        for (_, block) in self.parts.range_mut(..=through?) {
+            if !block.was_requested(since) {
+                (block.requested_at, block.is_answered) = (Some(now), false);
+            }
+        }
+        u16::try_from(most).ok()
     }
 }
 
 /// Requests the blocks from `first` to before `end`. Returns `false` if there was no room.
 pub(super) fn request_run(
     writer: &mut RequestWriter<'_>,
-    (first, end): (u64, u64),
+    Range { start: first, end }: Range<u64>,
     position: impl Fn(u64) -> Position,
 ) -> bool {
     if end - first > 2 {

@@ -3,6 +3,7 @@
 //! ones.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use engine::Time;
@@ -140,7 +141,7 @@ impl Stream {
     }
 
     /// Blocks that may be incomplete and for which there is room.
-    fn expected(&self) -> std::ops::Range<u64> {
+    fn expected(&self) -> Range<u64> {
         let Some(next) = self.next.filter(|_| !self.pieces.has_ended) else { return 0..0 };
         let end = self.through.block + u64::from(self.through.symbol > 0);
         next.block..end.min(next.block + self.window).max(next.block)
@@ -160,8 +161,7 @@ impl Stream {
             return have.gaps(from..self.through.symbol).collect();
         }
         part.map_or(Vec::new(), |part| {
-            let parity = (self.shape.coding.parity, false);
-            part.block.wanted(self.block_len, parity, self.shape.room.usable)
+            part.block.wanted(self.block_len, &self.shape.coding, self.shape.room.usable)
         })
     }
 
@@ -221,8 +221,8 @@ impl Stream {
         let empty: Vec<_> = covered.gaps(expected.start, end).collect();
         let mut empty = empty.into_iter().peekable();
         for number in parts {
-            while let Some(run) = empty.next_if(|(first, _)| *first < number) {
-                if !self.request_blocks(writer, object, run, now) {
+            while let Some((first, end)) = empty.next_if(|(first, _)| *first < number) {
+                if !self.request_blocks(writer, object, first..end, now) {
                     return false;
                 }
             }
@@ -230,23 +230,24 @@ impl Stream {
                 return false;
             }
         }
-        empty.all(|run| self.request_blocks(writer, object, run, now))
+        empty.all(|(first, end)| self.request_blocks(writer, object, first..end, now))
     }
 
     fn request_blocks(
         &mut self,
         writer: &mut RequestWriter<'_>,
         object: u16,
-        (mut first, end): (u64, u64),
+        blocks: Range<u64>,
         now: Time,
     ) -> bool {
+        let Range { start: mut first, end } = blocks;
         while first < end {
             // A range must not wrap.
             let stop = end.min((first | u64::from(self.mask)) + 1);
-            if !request_run(writer, (first, stop), |number| self.position(object, number, 0)) {
+            if !request_run(writer, first..stop, |number| self.position(object, number, 0)) {
                 return false;
             }
-            self.requested.note_blocks((first, stop), now);
+            self.requested.note_blocks(first..stop, now);
             first = stop;
         }
         true
@@ -269,7 +270,7 @@ impl Stream {
         }
         match self.blocks.get_mut(&number) {
             Some(part) => part.block.requested_at = Some(now),
-            None => self.requested.note_blocks((number, number + 1), now),
+            None => self.requested.note_blocks(number..number + 1, now),
         }
         true
     }
@@ -282,12 +283,14 @@ impl Stream {
             let (start, expected) = (self.unwrap(from), self.expected());
             let end = (start + u64::from(count) + 1).min(expected.end);
             let start = start.max(expected.start);
-            self.requested.note_blocks_by_others((start, end));
+            self.requested.note_blocks_by_others(start..end);
             return;
         }
-        let (number, lens) = (self.unwrap(from), (self.block_len, self.shape.coding.parity));
+        let number = self.unwrap(from);
+        let (block_len, parity) = (self.block_len, self.shape.coding.parity);
         if let Some(part) = self.blocks.get_mut(&number) {
-            part.block.note_others(request.form, (first.id.symbol, last.id.symbol), lens);
+            let (first, last) = (first.id.symbol, last.id.symbol);
+            part.block.note_others(request.form, first, last, block_len, parity);
         }
     }
 

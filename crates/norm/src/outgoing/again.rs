@@ -40,7 +40,7 @@ impl CodedBlock {
 
 impl Coded {
     /// Notes that a segment was sent again, if receivers can request it meanwhile.
-    fn note_repeated(&mut self, number: u64, (block, symbol): (u32, u16)) {
+    fn note_repeated(&mut self, block: u32, symbol: u16, number: u64) {
         if self.is_one_way {
             return;
         }
@@ -87,12 +87,7 @@ impl Outgoing {
     }
 
     /// Notes that a parity segment of a block was sent, maybe again.
-    pub(super) fn on_parity_sent(
-        &mut self,
-        (block, symbol): (u32, u16),
-        number: u64,
-        shape: &Shape,
-    ) {
+    pub(super) fn on_parity_sent(&mut self, block: u32, symbol: u16, number: u64, shape: &Shape) {
         let (parity, all) = (shape.coding.parity, shape.symbols(block));
         let Some(state) = self.coded.blocks.get_mut(&block) else { return };
         if state.next_row < parity {
@@ -105,7 +100,7 @@ impl Outgoing {
         } else {
             state.again = (state.again + 1) % all;
         }
-        self.coded.note_repeated(number, (block, symbol));
+        self.coded.note_repeated(block, symbol, number);
     }
 
     /// Whether source segments of a block are queued to be sent again.
@@ -127,7 +122,8 @@ impl Outgoing {
     /// Notes that a source segment was sent again.
     pub(super) fn on_repeated(
         &mut self,
-        (block, symbol): (u32, u16),
+        block: u32,
+        symbol: u16,
         number: u64,
         at: Time,
         shape: &Shape,
@@ -135,7 +131,7 @@ impl Outgoing {
         self.restore_state(block, shape.partition.block_len(block));
         self.coded.on_sent(block, number, at);
         self.coded.change(block, |state| state.queued = state.queued.saturating_sub(1));
-        self.coded.note_repeated(number, (block, symbol));
+        self.coded.note_repeated(block, symbol, number);
     }
 
     /// Notes the segments of a block that a receiver requests, if all parity of it was sent:

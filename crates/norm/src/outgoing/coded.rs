@@ -382,7 +382,7 @@ impl Outgoing {
             let observed = if is_named {
                 observed
             } else {
-                observed.once_repeated((block_len, parity), known.of, lacking)
+                observed.once_repeated(block_len, parity, known.of, lacking)
             };
             let likely = known.of as f64 + Terms::likely(lacking, observed);
             (lacking > 0).then_some((likely, known.of, lacking, observed))
@@ -469,7 +469,7 @@ impl Outgoing {
         } else {
             out.core.stats.auto_parity += 1;
         }
-        self.on_parity_sent((block, block_len + row), number, shape);
+        self.on_parity_sent(block, block_len + row, number, shape);
         self.info_turn.is_due |= self.coded.on_sent(block, number, at);
         self.bound_states(block);
         Step::Sent
@@ -495,8 +495,8 @@ impl Outgoing {
             let data = &data[offset as usize..end as usize];
             let mut wanted = Bits::new();
             wanted.insert_all(rows.start, rows.end - 1);
-            let lens = (shape.symbol_len, block_len);
-            let made = shape.coding.rows(&mut core.long, lens, data, &wanted);
+            let work = &mut core.long;
+            let made = shape.coding.rows(work, shape.symbol_len, block_len, data, &wanted);
             let made = made.into_iter().map(|(_, parity)| parity);
             self.coded.windows.insert(block, rows.start, made);
         } else if let Some(source) = &self.source

@@ -24,7 +24,8 @@ impl Outgoing {
         node: NodeId,
         report: &Report,
         transmission: &Transmission,
-        most: (usize, bool),
+        most: usize,
+        is_single: bool,
     ) {
         let Some(shape) = self.shape.as_ref() else { return };
         let block = report.of.block;
@@ -33,7 +34,7 @@ impl Outgoing {
         }
         let block_len = shape.partition.block_len(block);
         let through = self.message(now, report.newest, transmission);
-        if !self.admits(node, report, through, most) {
+        if !self.admits(node, report, through, most, is_single) {
             return;
         }
         let sent = clamped(self.coded.sent.through(through));
@@ -54,7 +55,8 @@ impl Outgoing {
         node: NodeId,
         report: &Report,
         through: u64,
-        (most, is_single): (usize, bool),
+        most: usize,
+        is_single: bool,
     ) -> bool {
         let coded = &mut self.coded;
         if coded.receivers.contains_key(&node) || coded.receivers.len() >= most {
@@ -81,7 +83,7 @@ impl Outgoing {
         let terms = &transmission.terms;
         let interval = Duration::from_secs_f64(terms.interval);
         let newest = transmission.sequence.saturating_sub(1);
-        self.coded.sent.unwrap(wire, newest, (now, transmission.round_trip(), interval))
+        self.coded.sent.unwrap(wire, newest, now, transmission.round_trip(), interval)
     }
 
     /// Notes that a receiver had `have` segments of a block, of those sent up to a message.

@@ -5,6 +5,7 @@
 //! sent.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use engine::Time;
 use session::ranges::Ranges;
@@ -50,7 +51,11 @@ impl Marks {
 
     /// Adds the blocks from `first` to before `end`. Returns `false` if that would take more than
     /// `most` ranges.
-    pub(super) fn add_whole(&mut self, (first, end): (u64, u64), most: usize) -> bool {
+    pub(super) fn add_whole(
+        &mut self,
+        Range { start: first, end }: Range<u64>,
+        most: usize,
+    ) -> bool {
         if self.whole.len() >= most && self.whole.would_add_range(first, end) {
             return false;
         }
@@ -60,8 +65,8 @@ impl Marks {
 
     /// Merges other marks, up to `most` entries of either kind.
     pub(super) fn add(&mut self, others: &Self, most: usize) {
-        for range in others.whole.iter() {
-            self.add_whole(range, most);
+        for (first, end) in others.whole.iter() {
+            self.add_whole(first..end, most);
         }
         for (block, mark) in &others.parts {
             if self.parts.len() >= most && !self.parts.contains_key(block) {
@@ -84,8 +89,8 @@ impl Marks {
     ) -> bool {
         let mut whole = self.whole.iter().peekable();
         for (block, mark) in &self.parts {
-            while let Some(range) = whole.next_if(|(first, _)| *first <= u64::from(*block)) {
-                if !write_blocks(writer, &position, range) {
+            while let Some((first, end)) = whole.next_if(|(first, _)| *first <= u64::from(*block)) {
+                if !write_blocks(writer, &position, first, end) {
                     return false;
                 }
             }
@@ -105,7 +110,7 @@ impl Marks {
                 }
             }
         }
-        whole.all(|range| write_blocks(writer, &position, range))
+        whole.all(|(first, end)| write_blocks(writer, &position, first, end))
     }
 }
 
@@ -113,7 +118,8 @@ impl Marks {
 fn write_blocks(
     writer: &mut RequestWriter<'_>,
     position: impl Fn(u32, u16) -> Position,
-    (first, end): (u64, u64),
+    first: u64,
+    end: u64,
 ) -> bool {
     let (first, last) = (position(first as u32, 0), position((end - 1) as u32, 0));
     if first == last {
@@ -149,7 +155,7 @@ impl Due {
     }
 
     /// Queues the blocks from `first` to before `end`.
-    pub(super) fn insert(&mut self, (first, end): (u32, u32), at: Time) {
+    pub(super) fn insert(&mut self, Range { start: first, end }: Range<u32>, at: Time) {
         if first >= end {
             return;
         }
@@ -202,10 +208,10 @@ mod tests {
     #[test]
     fn blocks_are_due_once_in_turn() {
         let mut due = Due::default();
-        due.insert((10, 14), SOON);
+        due.insert(10..14, SOON);
         assert_eq!(due.take(), Some((10, SOON)));
         // Blocks already sent are requested again: they wait for the next pass.
-        due.insert((9, 12), LATER);
+        due.insert(9..12, LATER);
         assert!(due.contains(9) && due.contains(10) && due.contains(13) && !due.contains(14));
         let rest: Vec<_> = std::iter::from_fn(|| due.take()).collect();
         assert_eq!(rest, [(11, LATER), (12, SOON), (13, SOON), (9, LATER), (10, LATER)]);
@@ -215,12 +221,12 @@ mod tests {
     #[test]
     fn the_last_request_counts() {
         let mut due = Due::default();
-        due.insert((0, 100), SOON);
-        due.insert((40, 42), LATER);
+        due.insert(0..100, SOON);
+        due.insert(40..42, LATER);
         assert_eq!(due.len(), 3);
-        due.insert((41, 60), SOON);
-        due.insert((20, 30), LATER);
-        due.insert((0, 0), LATER);
+        due.insert(41..60, SOON);
+        due.insert(20..30, LATER);
+        due.insert(0..0, LATER);
         let all: Vec<_> = std::iter::from_fn(|| due.take()).collect();
         assert!(all.iter().map(|(block, _)| *block).eq(0..100));
         let late: Vec<_> = all.iter().filter(|(_, at)| *at == LATER).map(|(at, _)| *at).collect();
@@ -230,8 +236,8 @@ mod tests {
     #[test]
     fn number_of_ranges_is_bounded() {
         let mut marks = Marks::default();
-        assert!(marks.add_whole((0, 2), 2) && marks.add_whole((4, 6), 2));
-        assert!(!marks.add_whole((8, 9), 2) && marks.add_whole((2, 4), 2));
+        assert!(marks.add_whole(0..2, 2) && marks.add_whole(4..6, 2));
+        assert!(!marks.add_whole(8..9, 2) && marks.add_whole(2..4, 2));
         assert_eq!((marks.len(), marks.whole.covered()), (1, 6));
         let mut others = Marks::default();
         others.parts.insert(7, Mark::whole(3));

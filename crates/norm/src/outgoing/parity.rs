@@ -137,7 +137,8 @@ impl RepairParity {
     /// there was room among `most` blocks.
     pub(super) fn plan(
         &mut self,
-        (block, block_len): (u32, u16),
+        block: u32,
+        block_len: u16,
         rows: impl Iterator<Item = u16>,
         most: usize,
     ) -> bool {
@@ -182,12 +183,12 @@ impl RepairParity {
         &mut self,
         work: &mut LongWork,
         shape: &Shape,
-        (block, rows): (u32, &Bits),
+        block: u32,
+        rows: &Bits,
         data: &[u8],
     ) {
         let block_len = shape.block_len(block);
-        let lens = (shape.symbol_len, block_len);
-        for (row, parity) in shape.coding.rows(work, lens, data, rows) {
+        for (row, parity) in shape.coding.rows(work, shape.symbol_len, block_len, data, rows) {
             self.ready.push_back((shape.id(block, block_len + row), parity));
         }
     }

@@ -69,12 +69,12 @@ impl Outgoing {
                 core.user.limit_reached(Limit::Repairs);
                 break;
             }
-            self.requests.due.insert((first as u32, end as u32), now);
+            self.requests.due.insert(first as u32..end as u32, now);
         }
         for (block, mark) in parts {
             // A completely retransmitted block needs nothing else.
             if !self.requests.due.contains(block) {
-                self.commit_block(core, (now, is_last), transmission, &shape, block, mark);
+                self.commit_block(core, now, transmission, &shape, block, mark, is_last);
             }
         }
         self.take_due(core, transmission.round_trip(), &shape);
@@ -125,15 +125,16 @@ impl Outgoing {
     fn commit_block(
         &mut self,
         core: &mut Core,
-        (now, is_last): (Time, bool),
+        now: Time,
         transmission: &mut Transmission,
         shape: &Shape,
         block: u32,
         mut mark: Mark,
+        is_last: bool,
     ) {
         let parity = shape.coding.parity;
         let round_trip = transmission.round_trip();
-        if self.commit_stream_block((now, round_trip), shape, block, &mark) {
+        if self.commit_stream_block(now, round_trip, shape, block, &mark) {
             return;
         }
         let is_complete = self.ring.is_some() || block < self.at.block;
@@ -184,8 +185,8 @@ impl Outgoing {
         block: u32,
         rows: impl Iterator<Item = u16>,
     ) {
-        let block = (block, shape.block_len(block));
-        if !self.parity.plan(block, rows, core.config.limits.repairs) {
+        let most = core.config.limits.repairs;
+        if !self.parity.plan(block, shape.block_len(block), rows, most) {
             // Receivers that lack the repair request it again.
             core.user.limit_reached(Limit::Repairs);
         }

@@ -1,11 +1,13 @@
 //! Receivers' requests for an object.
 
+use std::ops::RangeInclusive;
+
 use engine::Time;
 
 use super::marks::{Due, Marks};
 use super::{Core, Limit, Outgoing};
 use crate::bits::Bits;
-use crate::incoming::joined::JOINED_MAX;
+use crate::incoming::requests::JOINED_MAX;
 use crate::message::{RequestFlags, RequestWriter, Scheme};
 
 /// Segments of a block requested by one receiver; none given means all.
@@ -101,8 +103,8 @@ impl Outgoing {
         }
         // Unsent blocks cannot be missing.
         let end = (u64::from(self.at.block) + 1).min(shape.partition.blocks().into());
-        let range = (u64::from(first), end.min(u64::from(last.max(first)) + 1));
-        if range.0 >= range.1 {
+        let range = u64::from(first)..end.min(u64::from(last.max(first)) + 1);
+        if range.is_empty() {
             return false;
         }
         let is_noted = self.requests.marks.add_whole(range, core.config.limits.repairs);
@@ -117,10 +119,11 @@ impl Outgoing {
     pub(crate) fn mark_counted(
         &mut self,
         core: &mut Core,
-        (first, last): (u32, u32),
+        blocks: RangeInclusive<u32>,
         count: u16,
     ) -> bool {
         let count = u32::from(count);
+        let (first, last) = blocks.into_inner();
         let last = last.min(self.at.block).min(first.saturating_add(JOINED_MAX as u32 - 1));
         let symbols = Symbols { named: Bits::new(), count };
         let mut any = false;

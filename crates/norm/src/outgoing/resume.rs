@@ -193,7 +193,9 @@ impl Outgoing {
     pub(crate) fn on_list(
         &mut self,
         core: &mut Core,
-        (now, node, newest): (Time, NodeId, Option<u16>),
+        now: Time,
+        node: NodeId,
+        newest: Option<u16>,
         list: &List,
         transmission: &Transmission,
     ) {
@@ -206,7 +208,7 @@ impl Outgoing {
         let mut changed = Vec::new();
         for block in self.listed_blocks(list, &shape) {
             self.restore_state(block, shape.partition.block_len(block));
-            if self.listed_block(core, &shape, block, list, (node, through)) {
+            if self.listed_block(core, &shape, block, list, node, through) {
                 changed.push(block);
             }
         }
@@ -253,7 +255,8 @@ impl Outgoing {
         shape: &Shape,
         block: u32,
         list: &List,
-        (node, through): (NodeId, u64),
+        node: NodeId,
+        through: u64,
     ) -> bool {
         let block_len = shape.partition.block_len(block);
         let at = match block.cmp(&self.at.block) {

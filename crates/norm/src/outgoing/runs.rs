@@ -75,7 +75,9 @@ impl Runs {
         &self,
         wire: u16,
         newest: u64,
-        (now, round_trip, interval): (Time, Duration, Duration),
+        now: Time,
+        round_trip: Duration,
+        interval: Duration,
     ) -> u64 {
         let back = (newest as u16).wrapping_sub(wire);
         let mut number = newest.saturating_sub(back.into());
@@ -154,10 +156,10 @@ mod tests {
             }
         }
         let now = Time::from_secs(200);
-        let near = (now, Duration::from_secs(1), millis);
-        assert_eq!(runs.unwrap(199_000_u32 as u16, 199_999, near), 199_000);
-        let far = (now, Duration::from_secs(100), millis);
-        assert_eq!(runs.unwrap(100_000_u32 as u16, 199_999, far), 100_000);
-        assert_eq!(runs.unwrap(3, 10, far), 3);
+        let near = Duration::from_secs(1);
+        assert_eq!(runs.unwrap(199_000_u32 as u16, 199_999, now, near, millis), 199_000);
+        let far = Duration::from_secs(100);
+        assert_eq!(runs.unwrap(100_000_u32 as u16, 199_999, now, far, millis), 100_000);
+        assert_eq!(runs.unwrap(3, 10, now, far, millis), 3);
     }
 }

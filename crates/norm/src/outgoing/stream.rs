@@ -239,7 +239,8 @@ impl Outgoing {
     /// nothing else can be done.
     pub(super) fn commit_stream_block(
         &mut self,
-        (now, round_trip): (Time, Duration),
+        now: Time,
+        round_trip: Duration,
         shape: &Shape,
         block: u32,
         mark: &Mark,
@@ -284,7 +285,7 @@ impl Outgoing {
     ) {
         let Some(ring) = self.ring.take() else { return };
         if let Some(data) = ring.find(block).and_then(|number| ring.coded(number)) {
-            self.parity.make(&mut core.long, shape, (block, rows), data);
+            self.parity.make(&mut core.long, shape, block, rows, data);
         }
         self.ring = Some(ring);
     }

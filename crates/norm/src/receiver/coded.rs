@@ -136,7 +136,7 @@ impl Receiver {
             let list = ListOf { object, end: u32::MAX }.encode();
             let list = Extension { kind: EXT_LIST, value: &list };
             let requests = RequestWriter::new(&mut [], FIELD_BITS_ASSUMED).finish();
-            self.push_nack(core, burst, (report, Some(list)), requests);
+            self.push_nack(core, burst, report, Some(list), requests);
             self.coded.stored.remove(&object);
         }
         loop {
@@ -153,7 +153,7 @@ impl Receiver {
             let end = object.list(&mut writer, now);
             let list = ListOf { object: (number & 0xffff) as u16, end }.encode();
             let list = Extension { kind: EXT_LIST, value: &list };
-            self.push_nack(core, burst, (report, Some(list)), writer.finish());
+            self.push_nack(core, burst, report, Some(list), writer.finish());
         }
         self.coded.is_list_due = false;
         true

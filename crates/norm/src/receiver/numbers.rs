@@ -69,7 +69,8 @@ impl Numbers {
     pub(super) fn to_begin(
         &self,
         number: u16,
-        (room, most): (u64, u64),
+        room: u64,
+        most: u64,
         sync: SyncPolicy,
         back: u64,
     ) -> Range<u64> {
@@ -148,12 +149,12 @@ mod tests {
     #[test]
     fn objects_without_room_do_not_seem_delivered() {
         let mut numbers = Numbers::default();
-        let range = numbers.to_begin(7, (4, 4), SyncPolicy::Current, 0);
+        let range = numbers.to_begin(7, 4, 4, SyncPolicy::Current, 0);
         assert_eq!(range, 65_543..65_544);
         assert!(!numbers.begin(range.start, 65_543));
         numbers.completes(65_543);
         // Nine unseen objects, four of which have a slot.
-        let range = numbers.to_begin(16, (4, 4), SyncPolicy::Current, 0);
+        let range = numbers.to_begin(16, 4, 4, SyncPolicy::Current, 0);
         assert_eq!(range, 65_549..65_553);
         assert!(numbers.begin(range.start, 65_552));
         assert!(numbers.is_refused(65_548) && !numbers.is_refused(65_549));

@@ -10,8 +10,8 @@ use super::{BACKOFF_OF_MANY, Receiver};
 use crate::config::Nacking;
 use crate::core::{Alarm, Core};
 use crate::grtt::backoff;
-use crate::incoming::joined::EXT_LACKS;
 use crate::incoming::price::ItemPrice;
+use crate::incoming::requests::EXT_LACKS;
 use crate::incoming::{Incoming, RequestRound};
 use crate::message::{
     Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,
@@ -202,7 +202,7 @@ impl Receiver {
             let [high, low] = lacks.unwrap_or_default().to_be_bytes();
             let joined = [0, high, low];
             let joined = lacks.map(|_| Extension { kind: EXT_LACKS, value: &joined });
-            self.push_nack(core, burst, (report, joined), requests);
+            self.push_nack(core, burst, report, joined, requests);
             self.nack.unanswered =
                 self.nack.unanswered.saturating_add(u32::from(self.nack.sent == 1));
         } else if self.nack.sent == 1 {
@@ -225,7 +225,8 @@ impl Receiver {
         &mut self,
         core: &mut Core,
         burst: &mut Burst<'_>,
-        (report, other): (Option<Report>, Option<Extension<'_>>),
+        report: Option<Report>,
+        other: Option<Extension<'_>>,
         requests: Requests<'_>,
     ) {
         let now = burst.departure();

@@ -137,10 +137,10 @@ impl Sender {
         self.transmission.terms.is_silent = false;
         self.set_terms(core);
         let is_single = self.is_single(core);
-        let most = (core.config.limits.receivers, is_single);
+        let most = core.config.limits.receivers;
         let mut objects = self.objects.iter_mut();
         let object = objects.find(|object| object.number() == report.object)?;
-        object.on_report(now, node, &report, &self.transmission, most);
+        object.on_report(now, node, &report, &self.transmission, most, is_single);
         self.loss_before = object.measured_loss().or(self.loss_before);
         if object.has_repairs() {
             self.base.want(&mut core.shared, Class::Repair);
@@ -186,7 +186,7 @@ impl Sender {
             return true;
         }
         let list = list_of(of, nack);
-        object.on_list(core, (now, node, newest), &list, &self.transmission);
+        object.on_list(core, now, node, newest, &list, &self.transmission);
         if !list.is_empty() {
             self.members.lacks(node, object.id.number);
         }

@@ -14,6 +14,7 @@ use crate::indication::Failure;
 use crate::members::{Members, Persistence, Standing};
 use crate::message::{Body, Command, Extensions, NodeId, NodeList, Position};
 use crate::outgoing::{Announced, Outgoing};
+use crate::refusal::Refusal;
 use crate::transmission::Output;
 
 /// Bytes of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
@@ -100,7 +101,7 @@ impl Poll {
             let room = (out.burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
             let mut nodes = match end {
                 EndGame::Acknowledged => {
-                    members.to_ask(through, whoever, (now, most), (self.after, room + 1))
+                    members.to_ask(through, whoever, now, most, self.after, room + 1)
                 }
                 EndGame::Flush => Vec::new(),
             };
@@ -243,7 +244,7 @@ impl Sender {
         let most = self.persistence(core);
         let wait = self.transmission.twice();
         let are_unknown = self.is_group && receivers == 0;
-        let taken = self.stream_taken((now, most), receivers).filter(|number| *number <= through);
+        let taken = self.stream_taken(now, most, receivers).filter(|number| *number <= through);
         let is_over = |object: &&Outgoing| {
             if taken == Some(object.id.number) {
                 return true;
@@ -253,8 +254,7 @@ impl Sender {
             // In a group of unknown size, all receivers get time to reply, and are polled again.
             let end = object.announced.filter(|_| number <= through);
             end.is_some_and(|end| !are_unknown || end.is_again && now >= end.first + wait)
-                && (standing.is_complete()
-                    || self.members.is_in_vain(number, receivers, (now, most)))
+                && (standing.is_complete() || self.members.is_in_vain(number, receivers, now, most))
         };
         let count = self.objects.iter().take_while(is_over).count();
         self.finish_front(core, count, taken, |standing| match standing {
@@ -284,7 +284,7 @@ impl Sender {
                 standing.have > 0 && standing.have >= self.members.len() && !self.members.are_more;
             let is_taken = taken == Some(object.id.number);
             let result = if is_taken { Ok(()) } else { result(standing) };
-            finished(core, &object, result, (standing.have, is_confirmed || is_taken));
+            finished(core, &object, result, standing.have, is_confirmed || is_taken);
         }
         if let Some(last) = last.filter(|_| self.objects.is_empty()) {
             self.members.keep(last);
@@ -342,5 +342,32 @@ impl Sender {
     fn end_of(&self, core: &Core, number: u64) -> Option<Position> {
         let object = self.objects.iter().find(|object| object.id.number == number)?;
         Some(Position { fec: core.config.sender.fec, object: object.number(), id: object.end() })
+    }
+
+    /// Notes that a receiver cannot store an object. It is not polled any more; if all receivers
+    /// are known and none can store it, the object ends.
+    pub(super) fn on_refusal(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        refusal: Refusal,
+    ) {
+        let mut objects = self.objects.iter();
+        let object = objects.find(|object| object.number() == refusal.object);
+        let Some(object) = object.filter(|object| !object.is_open_stream()) else { return };
+        let number = object.id.number;
+        if !self.members.refuse(node, number) {
+            return;
+        }
+        let receivers = core.config.sender.receivers;
+        let standing = self.members.standing(number, receivers);
+        let are_known = !self.is_group || receivers > 0;
+        if are_known && standing.is_complete() && standing.have == 0 {
+            self.cancel(core, now, number, Failure::Refused(refusal.reason));
+        } else {
+            self.finish_objects(core, now);
+            self.check_flush(core, now);
+        }
     }
 }

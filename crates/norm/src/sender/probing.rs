@@ -1,18 +1,18 @@
-//! Probes of the round trip, the receivers' replies, and the rate they allow (RFC 5740 §5.5.1,
-//! §5.5.2).
+//! Probes of the round trip, the receivers' replies, and the rate and group size that follow from
+//! them (RFC 5740 §5.5.1, §5.5.2).
 
 use std::time::Duration;
 
 use engine::Time;
 use session::path::{Burst, Class, Path};
 
-use super::Sender;
+use super::{Sender, usual_backoff};
 use crate::config::EndGame;
 use crate::congestion::{Congestion, Setup};
 use crate::core::{Alarm, Core, send_time, since_sent};
 use crate::indication::Limit;
 use crate::message::{
-    self, Body, CcFeedback, CcFlags, CcNodes, Command, Extensions, NodeId, SendTime,
+    self, Ack, Body, CcFeedback, CcFlags, CcNodes, Command, Extensions, NodeId, SendTime,
 };
 
 /// Minimum time between two probes with congestion control.
@@ -69,7 +69,7 @@ impl Sender {
         let mut rate = ceiling;
         if let Some(congestion) = self.transmission.congestion.as_mut() {
             congestion.set_ceiling(ceiling);
-            congestion.probes(at, sequence, (is_busy, grtt));
+            congestion.probes(at, sequence, is_busy, grtt);
             entries = congestion.entries();
             rate = congestion.rate;
         }
@@ -176,7 +176,9 @@ impl Sender {
         core: &mut Core,
         now: Time,
         node: NodeId,
-        (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
+        response: SendTime,
+        cc: Option<CcFeedback>,
+        is_private: bool,
     ) {
         self.base.last_received = now;
         if let Some(flow) = self.flow.as_mut() {
@@ -187,7 +189,7 @@ impl Sender {
             let took = self.transmission.grtt.answered(took);
             self.base.seat.sample(&mut core.shared.paths, took);
         }
-        self.follow(core, now, node, (cc, took, is_private));
+        self.follow(core, now, node, cc, took, is_private);
         self.forget_former(core, now, node);
         if self.members.received(node, now) {
             return;
@@ -242,7 +244,9 @@ impl Sender {
         core: &mut Core,
         now: Time,
         node: NodeId,
-        (cc, took, is_private): (Option<CcFeedback>, Option<Duration>, bool),
+        cc: Option<CcFeedback>,
+        took: Option<Duration>,
+        is_private: bool,
     ) {
         let grtt = self.transmission.round_trip();
         let (Some(cc), Some(congestion)) = (cc, self.transmission.congestion.as_mut()) else {
@@ -254,7 +258,7 @@ impl Sender {
             self.transmission.grtt.believe(took);
         }
         let before = congestion.rate;
-        congestion.received(now, node, &cc, (took, grtt));
+        congestion.received(now, node, &cc, took, grtt);
         let is_changed = congestion.rate.total_cmp(&before).is_ne();
         self.transmission.grtt.set_least(congestion.interval());
         if is_changed {
@@ -269,6 +273,37 @@ impl Sender {
             self.base.want(&mut core.shared, Class::Control);
         }
         self.hasten(core, now);
+    }
+
+    /// Notes how long a receiver waited before it replied to a probe. The CLR does not wait.
+    pub(super) fn count_answer(&mut self, core: &Core, now: Time, ack: &Ack<'_>) {
+        let waits =
+            |cc: &CcFeedback| !cc.flags.contains(CcFlags::CLR) && !cc.flags.contains(CcFlags::PLR);
+        let Some(cc) = ack.cc.filter(waits) else { return };
+        let Some(way) = since_sent(now, ack.grtt_response) else { return };
+        let path = core.shared.paths.get(&self.path);
+        let fixed = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
+        let congestion = self.transmission.congestion.as_ref();
+        let rate = congestion.map_or(fixed, |congestion| congestion.rate);
+        let share = message::rate(cc.rate) / rate.max(1.0);
+        let bias = if cc.flags.contains(CcFlags::START) {
+            share / 2.0
+        } else {
+            (share.clamp(0.5, 0.9) - 0.5) / 0.4
+        };
+        self.group_size.answered(now, cc.sequence, way, bias);
+    }
+
+    /// Announces the estimated group size, unless one is configured.
+    pub(super) fn judge_group(&mut self, core: &Core) {
+        let config = &core.config.sender;
+        if !self.is_group || config.group_size.is_some() {
+            return;
+        }
+        let size = self.group_size.estimate(self.members.len());
+        self.transmission.set_group_size(size);
+        let usual = usual_backoff(true, size);
+        self.transmission.backoff = config.backoff.unwrap_or(usual).min(15);
     }
 
     /// Arms the timer for held-back messages.

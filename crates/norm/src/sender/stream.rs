@@ -73,16 +73,12 @@ impl Sender {
     /// Number of a closed stream whose bytes were all acknowledged, once receivers were silent for
     /// as many flushes as the RFC requires (§5.1.1). A receiver that has everything need not stay
     /// to acknowledge the end.
-    pub(super) fn stream_taken(
-        &self,
-        (now, most): (Time, Persistence),
-        receivers: u32,
-    ) -> Option<u64> {
+    pub(super) fn stream_taken(&self, now: Time, most: Persistence, receivers: u32) -> Option<u64> {
         let stream = self.objects.back().filter(|object| object.is_stream() && object.is_sent())?;
         let has_all = self.flow.as_ref()?.members.least(receivers)? + 1 >= stream.segments_sent();
         let patience = most.patience.min(self.transmission.twice() * most.polls);
         let most = Persistence { patience, ..most };
-        let is_silent = self.members.is_in_vain(stream.id.number, receivers, (now, most));
+        let is_silent = self.members.is_in_vain(stream.id.number, receivers, now, most);
         (has_all && is_silent && !stream.is_open_stream()).then_some(stream.id.number)
     }
 
@@ -220,7 +216,7 @@ impl Sender {
                 // In a group of unknown size, all receivers get time to reply.
                 let late = mark.since.is_some_and(|since| now >= since + wait);
                 let is_announced = !are_unknown || !mark.is_end || mark.poll.sent >= 2 && late;
-                let is_in_vain = flow.members.is_in_vain(mark.at, config.receivers, (now, most));
+                let is_in_vain = flow.members.is_in_vain(mark.at, config.receivers, now, most);
                 if is_in_vain && !standing.is_complete() {
                     stream.failure = Some(match standing.expected {
                         0 => Failure::NoReceiver,

@@ -142,8 +142,7 @@ fn answer_all(group: &mut Group, hosts: impl Iterator<Item = usize>) {
             let Indication::Question { peer, node, kind, id } = indication else { continue };
             let text = Bytes::from(format!("{host} to {kind}"));
             let now = group.now;
-            let answered =
-                group.hosts[host].node.answer(now, (peer, node), (kind, id), text.clone());
+            let answered = group.hosts[host].node.answer(now, peer, node, kind, id, text.clone());
             answered.expect("it was requested");
             group.drain(host);
         }
@@ -205,7 +204,7 @@ fn all_known_receivers_get_one_question_after_the_other() {
     group.run();
     assert_eq!(answers(&group, 0).len(), 6, "{:#?}", group.transcript());
     assert_eq!(group.count(0, is_question), 2, "{:#?}", group.transcript());
-    let nobody = group.hosts[1].node.answer(group.now, (GROUP, 1), (16, 77), Bytes::new());
+    let nobody = group.hosts[1].node.answer(group.now, GROUP, 1, 16, 77, Bytes::new());
     assert_eq!(nobody, Err(RequestError::NoQuestion));
 }
 

@@ -215,7 +215,7 @@ fn parity_that_takes_too_long_is_not_used() {
     let coding = Coding::new(&encoded).expect("there is such a code");
     let mut rows = Bits::new();
     (0..4).for_each(|row| _ = rows.insert(row));
-    let parity = coding.rows(&mut LongWork::default(), (100, 8), &bytes, &rows);
+    let parity = coding.rows(&mut LongWork::default(), 100, 8, &bytes, &rows);
     (0..4).for_each(|symbol| prey.data(1, (0, symbol), segment(symbol)));
     for (row, parity) in parity {
         prey.data(1, (0, 8 + row), &parity);
@@ -242,7 +242,7 @@ fn messages_about_impossible_blocks_cost_nothing() {
         let coding = Coding::new(&config).expect("there is such a code");
         let mut row = Bits::new();
         row.insert(3);
-        let made = coding.rows(&mut LongWork::default(), (12, 1), &bytes, &row).pop();
+        let made = coding.rows(&mut LongWork::default(), 12, 1, &bytes, &row).pop();
         let (_, made) = made.expect("a parity segment");
         // As long as a segment is announced to be, and as long as the longest.
         let mut long = made.to_vec();

@@ -203,15 +203,15 @@ impl Play {
                     world.sides[side].indications.iter().rev().find_map(
                         |reported| match reported {
                             Indication::Question { peer, node, kind, id } => {
-                                Some(((*peer, *node), (*kind, *id)))
+                                Some((*peer, *node, *kind, *id))
                             }
                             _ => None,
                         },
                     );
-                if let Some((of, which)) = requested {
+                if let Some((peer, node, kind, id)) = requested {
                     let engine = &mut world.sides[side].engine;
                     // A restarted receiver has no such question.
-                    let _ = engine.answer(world.now, of, which, b"here"[..].into());
+                    let _ = engine.answer(world.now, peer, node, kind, id, b"here"[..].into());
                     world.drain(side);
                 }
             }

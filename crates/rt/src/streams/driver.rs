@@ -611,7 +611,8 @@ impl<E: Engine> StreamDriver<E> {
                 self.listeners.remove(number);
             }
             if let Some(place) = place {
-                self.streams.set_place(ends, place);
+                let (local, remote) = ends;
+                self.streams.set_place(local, remote, place);
             }
             let info = PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
             self.notify(path, PathEvent::Up(info));

@@ -115,13 +115,13 @@ impl Table {
     }
 
     /// Records the listener that accepted the stream between these addresses.
-    pub(super) fn set_place(&mut self, ends: (SocketAddr, SocketAddr), place: usize) {
-        self.came_by.insert(ends, place);
+    pub(super) fn set_place(&mut self, local: SocketAddr, remote: SocketAddr, place: usize) {
+        self.came_by.insert((local, remote), place);
     }
 
     /// Returns the listener that accepted the stream between these addresses.
-    pub(super) fn place(&self, ends: (SocketAddr, SocketAddr)) -> Option<usize> {
-        self.came_by.get(&ends).copied()
+    pub(super) fn place(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
+        self.came_by.get(&(local, remote)).copied()
     }
 
     /// Pauses or resumes reading from a stream.

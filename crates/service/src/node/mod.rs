@@ -262,7 +262,7 @@ impl NodeSpec {
         self.agent_versions()?;
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
         self.links()?;
-        self.entries()?;
+        route::entries(&self.routes, &self.neighbours)?;
         self.check_discovery()?;
         self.check_admission()
     }
@@ -384,7 +384,7 @@ impl NodeSpec {
     ///
     /// The plan is faulty, or a key cannot be read.
     fn agent(&self, plan: Option<&InForce>) -> Result<agent::Config, SpecError> {
-        let entries = self.entries()?;
+        let entries = route::entries(&self.routes, &self.neighbours)?;
         let node = self.node()?;
         self.limits.warn_of_shadows();
         let routing = match (plan, self.spray) {

@@ -19,6 +19,7 @@ use transport::text::{self, SpecError};
 
 use super::discovery::{Discovering, Listed, text as text_of};
 use super::plan::{InForce, NO_PLAN, Outcome};
+use super::route::entries;
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec, Way};
 
 /// Settings of a running node, which can be read again.
@@ -200,7 +201,7 @@ impl Reload {
         let (nodes, found) = self.wire(ways, new.layers.len(), &admission);
         *self.spec() = new;
         drop(discovering);
-        self.handle.ask(self.in_place((plan, set), move |now, node| {
+        self.handle.ask(self.in_place(plan, set, move |now, node| {
             node.set_links(now, nodes, found);
             node.reload(now, agent);
         }));
@@ -218,7 +219,7 @@ impl Reload {
         let mut spec = self.spec();
         let new = NodeSpec { routes, ..spec.clone() };
         new.check_copying()?;
-        let entries = new.entries()?;
+        let entries = entries(&new.routes, &new.neighbours)?;
         *spec = new;
         drop(spec);
         self.handle.ask(move |now, node: &mut Agent| node.set_routes(now, entries));
@@ -257,7 +258,7 @@ impl Reload {
         let set = self.plan.set();
         let in_force = InForce::new(form, plan.to_owned(), self.handle.zero());
         let mut contacts = in_force.plan()?;
-        Ok(self.in_place((Some(in_force), set), move |now, node| {
+        Ok(self.in_place(Some(in_force), set, move |now, node| {
             contacts.forget_before(now);
             // Contacts that stay keep their bookings.
             node.change_plan(now, |router| router.replace_plan(contacts));
@@ -287,7 +288,8 @@ impl Reload {
     /// it is by then. The plan was read after the clock was last `set`.
     fn in_place<R: FnOnce(Time, &mut Agent) + Send + 'static>(
         &self,
-        (plan, set): (Option<InForce>, Option<SystemTime>),
+        plan: Option<InForce>,
+        set: Option<SystemTime>,
         request: R,
     ) -> impl FnOnce(Time, &mut Agent) + Send + use<R> {
         let in_force = self.plan.clone();

@@ -9,8 +9,11 @@ use crate::config::{Cookies, Options};
 use crate::connection::{Connection, Negotiated, Offer, Stray};
 use crate::indication::{Indication, ListenerId};
 use crate::isn;
-use crate::packet::{self, Arrived, Fault, Flow, PacketContent, Tuple};
-use crate::segment::{Flags, HEADER_LEN, Header, Segment, TcpOption};
+use crate::packet::{
+    self, Arrived, ArrivedCompressed, Ends, Fault, Flow, PacketContent, Refused, Tuple,
+};
+use crate::segment::scps::Inherited;
+use crate::segment::{Flags, HEADER_LEN, Header, OPTIONS_MAX, Segment, TcpOption};
 use crate::seq;
 use crate::time_wait::Verdict;
 
@@ -53,6 +56,85 @@ impl Stack {
             return;
         }
         self.stranger(now, path, &arrived);
+    }
+
+    /// Processes a packet with a compressed header.
+    fn compressed(&mut self, now: Time, arrived: &ArrivedCompressed<'_>) {
+        let packet = &arrived.packet;
+        let known = self.numbers.find(arrived.local, arrived.remote, packet.head.connection);
+        let slot = known.and_then(|index| Some((index, self.slots.get_mut(index as usize)?)));
+        let Some((index, connection)) =
+            slot.and_then(|(index, slot)| Some((index, slot.connection.as_deref_mut()?)))
+        else {
+            // The port for a reset is unknown.
+            self.statistics.strangers += 1;
+            return;
+        };
+        let (acknowledgment, stamps) = connection.space.last_header;
+        let inherited = Inherited {
+            source: connection.flow.tuple.remote.port(),
+            destination: connection.flow.tuple.local.port(),
+            sequence: seq::wire(connection.receive_next()),
+            acknowledgment,
+            stamps,
+        };
+        let mut place = [0; OPTIONS_MAX];
+        let numbered = packet.head.sequence.is_some() || packet.payload.is_empty();
+        let Some((header, options)) =
+            packet.expand(&inherited, &mut place).ok().filter(|_| numbered)
+        else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        let segment = Segment { header, options, payload: packet.payload };
+        connection.segment(now, arrived.ecn, &segment);
+        self.settle(now, index);
+    }
+
+    /// Processes a router's report of a dropped packet that was too long for its next link.
+    fn refused(&mut self, now: Time, report: &Refused) {
+        let judged = self.connection_of(&report.ends).and_then(|connection| {
+            let mtu = connection.judge_report(report)?;
+            Some((mtu, connection.path))
+        });
+        let Some((mtu, path)) = judged else {
+            // The report may be forged (RFC 5927 §4.1), or arrive long after the connection's end.
+            self.statistics.reports_ignored += 1;
+            return;
+        };
+        self.statistics.reports_taken += 1;
+        let host = report.ends.remote();
+        if self.path_mtus.get(now, path, host).is_none_or(|known| mtu <= known) {
+            self.path_mtus.learn(now, path, host, mtu);
+        }
+        self.limit_packets(now, path, host, mtu);
+    }
+
+    fn connection_of(&self, ends: &Ends) -> Option<&Connection> {
+        let mut all = self.slots.iter().filter_map(|slot| slot.connection.as_deref());
+        match *ends {
+            Ends::Ports(tuple) => {
+                let slot = self.slots.get(*self.by_tuple.get(&tuple)? as usize)?;
+                slot.connection.as_deref()
+            }
+            Ends::Number { local, remote, number } => all.find(|connection| {
+                let tuple = connection.flow.tuple;
+                let is_between = tuple.local.ip() == local && tuple.remote.ip() == remote;
+                is_between && connection.compresses_as(number)
+            }),
+        }
+    }
+
+    /// Limits the packet size of all connections to a host.
+    fn limit_packets(&mut self, now: Time, path: PathId, host: IpAddr, mtu: usize) {
+        for index in 0..self.slots.len() as u32 {
+            let slot = &mut self.slots[index as usize];
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            if connection.path == path && connection.flow.tuple.remote.ip() == host {
+                connection.limit_packets(now, mtu);
+                self.settle(now, index);
+            }
+        }
     }
 
     /// Whether it can have been sent to this host.
@@ -134,7 +216,7 @@ impl Stack {
         Negotiated {
             path_mtu: self.path_mtus.get(now, path, tuple.remote.ip()),
             carrier,
-            own_number: self.number_for(tuple, options),
+            own_number: self.numbers.take(&mut self.rng, tuple, options),
             tuple,
             path,
             mtu: self.mtu(path),

@@ -92,7 +92,7 @@ impl Stack {
             stamp_offset: self.secret.stamp_offset(tuple),
             seed: self.rng.next_u64(),
             carrier: options.scps.map_or(crate::segment::PROTOCOL, |scps| scps.protocol.number()),
-            own_number: self.number_for(tuple, &options),
+            own_number: self.numbers.take(&mut self.rng, tuple, &options),
         };
         let connection = Connection::active(now, &at, options, self.rules);
         let index = self.place(now, connection, true);

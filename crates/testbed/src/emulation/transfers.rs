@@ -269,7 +269,7 @@ fn player<'a>(
                 peers.push((path, remote.into()));
                 let first = vec![scenario.links[link].config()?.outages];
                 let mut hosts = world.hosts().iter();
-                let peer = hosts.position(|host| host.plan().address == remote.0);
+                let peer = hosts.position(|host| host.plan().address == *remote.ip());
                 let route = peer.and_then(|peer| topology.route(peer, index));
                 let last = route.and_then(|route| route.last().copied());
                 let back = last.map(|last| scenario.links[last].config()).transpose()?;

@@ -195,8 +195,8 @@ impl Membership for NormConfig {
         }
     }
 
-    fn set_earlier_loss(&mut self, loss: (f64, f64)) {
-        self.config.sender.loss_before = Some(loss);
+    fn set_earlier_loss(&mut self, loss: f64, segments: f64) {
+        self.config.sender.loss_before = Some((loss, segments));
     }
 
     fn receive_stream(&mut self) {

@@ -131,7 +131,7 @@ pub trait Membership {
 
     /// Uses the loss of an earlier transfer to the same peer, measured with this number of
     /// segments.
-    fn set_earlier_loss(&mut self, loss: (f64, f64));
+    fn set_earlier_loss(&mut self, loss: f64, segments: f64);
 
     /// Receives a stream instead of files.
     fn receive_stream(&mut self);

@@ -259,7 +259,9 @@ fn table(advice: &Advice, top: usize) -> Table {
             rank.into(),
             if at < advice.tied { name.tone(Tone::Strong) } else { name },
             Cell::optional(candidate.mean_s.map(show::duration).map(marked)),
-            Cell::optional(candidate.interval_s.and_then(span).map(marked)),
+            Cell::optional(
+                candidate.interval_s.and_then(|(low, high)| span(low, high)).map(marked),
+            ),
             Cell::optional(share.map(show::percent).map(marked)),
             share.map_or_else(|| Cell::from(""), Cell::Bar),
             Cell::optional(candidate.spent.map(show::factor).map(marked)),
@@ -271,7 +273,7 @@ fn table(advice: &Advice, top: usize) -> Table {
 }
 
 /// An interval, which may have no upper limit; `None` if both limits print as the same.
-fn span((low, high): (f64, Option<f64>)) -> Option<String> {
+fn span(low: f64, high: Option<f64>) -> Option<String> {
     match high {
         Some(high) => show::range(low, high),
         None => Some(format!("at least {}", show::duration(low))),

@@ -81,7 +81,7 @@ fn expectation(question: &Question, best: &Candidate) -> String {
     let bound = best.bound_s.map_or(String::new(), |bound| {
         format!("; no transport can take less than {} on average", show::duration(bound))
     });
-    let interval = best.interval_s.and_then(span);
+    let interval = best.interval_s.and_then(|(low, high)| span(low, high));
     let expected = match (best.basis, best.mean_s) {
         (Basis::Simulated, Some(mean)) => {
             let spread = match (best.runs, &interval) {

@@ -159,8 +159,8 @@ fn configuration(job: &Job<impl Errand>) -> Result<(Box<dyn Configuration>, engi
         }
         let is_send = wish.groups().is_some();
         let loss = is_send.then(|| losses::remembered(&ends.to.to_string())).flatten();
-        if let Some(loss) = loss {
-            membership.set_earlier_loss(loss);
+        if let Some((loss, segments)) = loss {
+            membership.set_earlier_loss(loss, segments);
         }
     }
     if let Some(groups) = wish.groups() {

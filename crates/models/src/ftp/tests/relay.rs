@@ -13,7 +13,7 @@ fn servers(third_party: [bool; 2]) -> World {
 }
 
 fn relay(world: &mut World) -> RequestId {
-    world.on_node(0, |node| node.relay((SERVER, "dir/f"), (OTHER, "g")).unwrap())
+    world.on_node(0, |node| node.relay(SERVER, "dir/f", OTHER, "g").unwrap())
 }
 
 fn with_file(third_party: [bool; 2]) -> World {
@@ -80,7 +80,7 @@ fn cancelling_either_half_ends_the_relay() {
 #[test]
 fn relays_need_two_servers_and_valid_names() {
     let mut node = Node::new(Config::default());
-    assert_eq!(node.relay((SERVER, "f"), (SERVER, "g")), Err(RequestError::Same));
-    assert_eq!(node.relay((SERVER, "f\r\n"), (OTHER, "g")), Err(RequestError::Name));
+    assert_eq!(node.relay(SERVER, "f", SERVER, "g"), Err(RequestError::Same));
+    assert_eq!(node.relay(SERVER, "f\r\n", OTHER, "g"), Err(RequestError::Name));
     assert_eq!(node.under_way(), 0);
 }

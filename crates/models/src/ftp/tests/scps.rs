@@ -154,7 +154,7 @@ fn a_file_is_changed_copied_and_summed_where_it_is() {
     let mut new = old.clone();
     new.splice(100_000..100_003, *b"other bytes");
     world.file(1, "old", &old);
-    let control = UpdateControl::between(("old", &old), ("new", &new)).unwrap();
+    let control = UpdateControl::between("old", &old, "new", &new).unwrap();
     assert!(control.encode().unwrap().len() < 1000);
     let [update, copy, sum, missing] = world.on_node(0, |node| {
         [

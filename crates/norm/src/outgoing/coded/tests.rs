@@ -61,7 +61,7 @@ fn segments_sent_again_are_remembered_within_a_bound() {
         let mut number = 0;
         for block in 0..100 {
             for _ in 0..10_000 {
-                object.on_repeated((block, 3), number, Time::ZERO, &shape);
+                object.on_repeated(block, 3, number, Time::ZERO, &shape);
                 number += 1;
             }
         }

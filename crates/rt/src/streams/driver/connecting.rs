@@ -87,7 +87,7 @@ impl<E: Engine> StreamDriver<E> {
         to: SocketAddr,
         ticket: Option<Ticket>,
     ) {
-        let place = from.and_then(|from| self.streams.place((to, from)));
+        let place = from.and_then(|from| self.streams.place(to, from));
         let onward = place.and_then(|place| self.config.listen[place].onward.as_ref());
         let options = onward.unwrap_or(&self.config.options);
         let options = options.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Cursor;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use super::toy::{EARTH, PORT, RELAY, Shared, info, line};
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use slowlight_sim::{Action, EngineCall, HostConfig, HostId, Limit, LinkId, Outcome, World};
 
 const GROUP: PathId = PathId(0);
-const ADDRESS: (Ipv4Addr, u16) = (Ipv4Addr::new(224, 1, 2, 3), 12_347);
+const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 1, 2, 3), 12_347);
 const LEN: usize = 1000;
 /// 1,042 bytes at 10 Mbit/s.
 const BUSY: u64 = 833_600;
@@ -126,7 +126,7 @@ fn star(up: link::Config, branches: &[link::Config], hub: HostConfig) -> Star {
     let hub = world.add_host(hub);
     let to_hub = world.add_link(sender, hub, up.clone()).unwrap();
     let back = world.add_link(hub, sender, up).unwrap();
-    world.add_group_route(sender, EARTH, ADDRESS.0, to_hub);
+    world.add_group_route(sender, EARTH, *ADDRESS.ip(), to_hub);
     let (mut receivers, mut links, mut ups) = (Vec::new(), Vec::new(), Vec::new());
     for (index, branch) in branches.iter().enumerate() {
         let name = format!("receiver {index}");
@@ -134,16 +134,16 @@ fn star(up: link::Config, branches: &[link::Config], hub: HostConfig) -> Star {
         let clear = link::Config { errors: Vec::new(), ..branch.clone() };
         ups.push(world.add_link(receiver, hub, clear).unwrap());
         links.push(world.add_link(hub, receiver, branch.clone()).unwrap());
-        world.add_group_route(hub, EARTH, ADDRESS.0, links[index]);
+        world.add_group_route(hub, EARTH, *ADDRESS.ip(), links[index]);
         receivers.push(receiver);
     }
     for (index, receiver) in receivers.iter().enumerate() {
         let source = address(index);
-        world.add_group_route(*receiver, source, ADDRESS.0, ups[index]);
-        world.add_group_route(hub, source, ADDRESS.0, back);
+        world.add_group_route(*receiver, source, *ADDRESS.ip(), ups[index]);
+        world.add_group_route(hub, source, *ADDRESS.ip(), back);
         let others = links.iter().enumerate().filter(|(other, _)| *other != index);
         for (_, link) in others {
-            world.add_group_route(hub, source, ADDRESS.0, *link);
+            world.add_group_route(hub, source, *ADDRESS.ip(), *link);
         }
         world.add_route(*receiver, EARTH, ups[index]);
         world.add_route(sender, source, to_hub);
@@ -322,7 +322,10 @@ fn a_capture_shows_the_group_in_every_header() {
             }
             // This checks both checksums.
             let datagram = record.udp().unwrap();
-            assert_eq!((datagram.ip.destination, datagram.udp.destination), ADDRESS);
+            assert_eq!(
+                SocketAddrV4::new(datagram.ip.destination, datagram.udp.destination),
+                ADDRESS
+            );
             assert_eq!((datagram.ip.source, datagram.udp.source), (EARTH, PORT));
             assert_eq!(datagram.ip.ttl, ttl);
         }
@@ -336,7 +339,7 @@ fn fork(first: link::Config, second: link::Config) -> (World<Member>, HostId, [H
     let receivers = [(0, first), (1, second)].map(|(index, config)| {
         let receiver = world.add_host(HostConfig::new(format!("receiver {index}"), address(index)));
         let link = world.add_link(sender, receiver, config).unwrap();
-        world.add_group_route(sender, EARTH, ADDRESS.0, link);
+        world.add_group_route(sender, EARTH, *ADDRESS.ip(), link);
         receiver
     });
     for host in receivers.into_iter().chain([sender]) {
@@ -435,7 +438,7 @@ fn non_members_get_nothing_and_a_restart_forgets_unknown_peers() {
     let Star { mut world, sender, hub, receivers, .. } =
         star(line(Duration::ZERO), &[delay(10), delay(10)], plain_hub());
     let other = PathId(8);
-    let elsewhere = (Ipv4Addr::new(224, 9, 9, 9), ADDRESS.1);
+    let elsewhere = SocketAddrV4::new(Ipv4Addr::new(224, 9, 9, 9), ADDRESS.port());
     world.add_path(sender, other, PORT, elsewhere, info());
     world.call(sender, |member, _| {
         member.send(other, 0..1);

@@ -1,6 +1,6 @@
 //! Packets in the world: times, routes, queues, outages, damage.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn relayed(bent_pipe: bool) -> (World<Toy>, [HostId; 3]) {
     world.add_route(moon, EARTH, back_up);
     world.add_route(relay, EARTH, back_down);
     for (host, peer) in [(earth, MOON), (moon, EARTH)] {
-        world.add_path(host, PATH, PORT, (peer, PORT), info());
+        world.add_path(host, PATH, PORT, SocketAddrV4::new(peer, PORT), info());
         world.install(host, move |_, _| Toy::echoing(host == moon));
     }
     (world, [earth, relay, moon])
@@ -105,15 +105,15 @@ fn a_relay_stores_and_forwards() {
 fn a_router_decrements_the_ttl_and_needs_a_route() {
     let (mut world, [earth, relay, moon]) = relayed(false);
     let lost = Ipv4Addr::new(10, 9, 9, 9);
-    world.add_path(earth, PathId(9), PORT + 1, (lost, PORT), info());
+    world.add_path(earth, PathId(9), PORT + 1, SocketAddrV4::new(lost, PORT), info());
     let mut short = HostConfig::new("mars", Ipv4Addr::new(10, 0, 0, 4));
     short.ttl = 1;
     let address = short.address;
     let mars = world.add_host(short);
     let to_relay = world.add_link(mars, relay, line(Duration::ZERO)).unwrap();
     world.add_route(mars, MOON, to_relay);
-    world.add_path(mars, PATH, PORT, (MOON, PORT), info());
-    world.add_path(moon, PathId(2), PORT, (address, PORT), info());
+    world.add_path(mars, PATH, PORT, SocketAddrV4::new(MOON, PORT), info());
+    world.add_path(moon, PathId(2), PORT, SocketAddrV4::new(address, PORT), info());
     world.install(mars, |_, _| Toy::default());
     world.call(mars, |toy, _| toy.send(3, 100));
     world.call(earth, |toy, _| {
@@ -135,9 +135,9 @@ fn an_unknown_peer_gets_its_own_path() {
     world.add_link(moon, earth, line(Duration::ZERO)).unwrap();
     world.listen(moon, PORT, PathInfo::datagram(999));
     for (path, port) in [(1, 5000), (2, 5001)] {
-        world.add_path(earth, PathId(path), port, (MOON, PORT), info());
+        world.add_path(earth, PathId(path), port, SocketAddrV4::new(MOON, PORT), info());
     }
-    world.add_path(earth, PathId(3), 5000, (MOON, PORT + 1), info());
+    world.add_path(earth, PathId(3), 5000, SocketAddrV4::new(MOON, PORT + 1), info());
     world.install(earth, |_, _| Toy::default());
     world.install(moon, |_, _| Toy::echoing(true));
     for path in 1..=3 {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -279,7 +279,7 @@ pub(crate) fn pair_of(
     let forward = world.add_link(earth, moon, there.clone()).unwrap();
     let back = world.add_link(moon, earth, back.clone()).unwrap();
     for (host, peer) in [(earth, MOON), (moon, EARTH)] {
-        world.add_path(host, PATH, PORT, (peer, PORT), info());
+        world.add_path(host, PATH, PORT, SocketAddrV4::new(peer, PORT), info());
         world.install(host, |restarts, _| Toy { restarts, ..Toy::default() });
     }
     Pair { world, earth, moon, forward, back }
