@@ -330,7 +330,8 @@ impl Agent {
     pub(super) fn take_returned(
         &mut self,
         held: &mut Held,
-        (returns, by): (u8, Eid),
+        returns: u8,
+        by: Eid,
     ) -> Result<(), Option<Reply>> {
         self.statistics.returned += 1;
         if returns >= self.config.limits.returns {

@@ -157,7 +157,7 @@ impl Agent {
         }
         if let Some(dtn_ms) = dtn_ms {
             let wrong = self.bundles.iter().filter_map(|(number, held)| {
-                let expires = self.earlier_expiry(before, (now, dtn_ms), held)?;
+                let expires = self.earlier_expiry(before, now, dtn_ms, held)?;
                 Some((*number, expires))
             });
             for (number, expires) in wrong.collect::<Vec<_>>() {
@@ -171,12 +171,7 @@ impl Agent {
 
     /// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
     /// behind when it arrived.
-    fn earlier_expiry(
-        &self,
-        before: Clock,
-        (now, dtn_ms): (Time, u64),
-        held: &Held,
-    ) -> Option<Time> {
+    fn earlier_expiry(&self, before: Clock, now: Time, dtn_ms: u64, held: &Held) -> Option<Time> {
         let made_ms = held.head.creation().time_ms;
         if made_ms == 0 || self.is_ours(held.head.source()) {
             return None;

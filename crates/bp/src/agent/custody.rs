@@ -112,16 +112,15 @@ impl Agent {
         let Some((custodian, custody_number)) = held.arrival.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
         self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
-        let addressee = (custodian, custody_number);
-        self.signal(now, addressee, &key, total, CustodyReason::NoInformation);
+        self.signal(now, custodian, custody_number, &key, total, CustodyReason::NoInformation);
     }
 
     /// Signals redundant reception of a bundle that is, or was, here (RFC 5050 §5.6 step 4).
     pub(super) fn signal_redundant(&mut self, now: Time, held: &Held) {
         if held.head.requests_custody() && self.config.custody.accept {
-            let addressee = (held.head.custodian().clone(), held.head.custody_number());
+            let (custodian, number) = (held.head.custodian().clone(), held.head.custody_number());
             let reason = CustodyReason::RedundantReception;
-            self.signal(now, addressee, &held.key(), held.head.lifetime_ms(), reason);
+            self.signal(now, custodian, number, &held.key(), held.head.lifetime_ms(), reason);
         }
     }
 
@@ -129,7 +128,8 @@ impl Agent {
     fn signal(
         &mut self,
         now: Time,
-        (custodian, custody_number): (Eid, Option<u64>),
+        custodian: Eid,
+        custody_number: Option<u64>,
         key: &Key,
         lifetime_ms: u64,
         reason: CustodyReason,

@@ -1,6 +1,5 @@
 //! Forwarding of bundles (RFC 9171 §5.4).
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use engine::Time;
@@ -9,7 +8,7 @@ use super::super::layer::{Command, Outcome, Refusal, Tag};
 use super::super::routes::{Priority, Route};
 use super::config::Routing;
 use super::contacts::WAITING;
-use super::forwarder::{Place, Reception};
+use super::forwarder::Reception;
 use super::held::Sending;
 use super::outgoing::{Load, Retry, Unfit};
 use super::{Agent, Alarm, Indication, LinkRef};
@@ -86,7 +85,7 @@ impl Agent {
     }
 
     /// Releases the contact volume reserved for a bundle.
-    pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
+    pub(super) fn give_back(&mut self, route: Option<&Route>, bytes: u64, priority: Priority) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
             router.release(route, bytes, priority);
             self.forwarder.has_spare_volume = true;
@@ -117,26 +116,26 @@ impl Agent {
 
     /// Sends queued bundles to a node, as far as its links accept them.
     pub(super) fn pump(&mut self, now: Time, node: &Eid) {
-        while let Some((at, place, load)) = self.next_load(now, node) {
-            self.send_next(at, node, place, load);
+        while let Some((at, number, load)) = self.next_load(now, node) {
+            self.send_next(at, node, number, load);
         }
     }
 
     /// Next bundle for a node, and the link that takes it.
-    fn next_load(&mut self, now: Time, node: &Eid) -> Option<(LinkRef, Place, Load)> {
+    fn next_load(&mut self, now: Time, node: &Eid) -> Option<(LinkRef, u64, Load)> {
         let free = self.forwarder.free_links(now, node);
         let longest = free.iter().map(|(_, most)| *most).max()?;
         let (mut next, mut too_long, mut skipped) = (None, Vec::new(), 0);
-        for place in self.forwarder.queue(node) {
+        for number in self.forwarder.queue(node) {
             let load = |link: &(LinkRef, u64)| {
-                Some((link.0, self.load_over(now, place.1, node, *link).ok()?))
+                Some((link.0, self.load_over(now, number, node, link.0, link.1).ok()?))
             };
             if let Some((at, load)) = free.iter().find_map(load) {
-                next = Some((at, place, load));
+                next = Some((at, number, load));
                 break;
             }
-            match self.load(now, place.1, node, longest.max(self.forwarder.bundle_max(node))) {
-                Err(Unfit::TooLong) => too_long.push(place),
+            match self.load(now, number, node, longest.max(self.forwarder.bundle_max(node))) {
+                Err(Unfit::TooLong) => too_long.push(number),
                 // It waits for a link that is busy, or for the end of another transmission.
                 Ok(_) | Err(Unfit::NotNow) => skipped += 1,
             }
@@ -144,7 +143,7 @@ impl Agent {
                 break;
             }
         }
-        for (_, number) in too_long {
+        for number in too_long {
             self.unqueue(number, node);
             self.forwarder.decline(node, number);
             if !self.is_copying() {
@@ -154,8 +153,7 @@ impl Agent {
         next
     }
 
-    fn send_next(&mut self, at: LinkRef, node: &Eid, place: Place, load: Load) {
-        let (_, number) = place;
+    fn send_next(&mut self, at: LinkRef, node: &Eid, number: u64, load: Load) {
         let copy_for = self.copy_for(node).cloned();
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
@@ -174,7 +172,7 @@ impl Agent {
             if let Some(sending) = held.sending.get_mut(&(at, tag)) {
                 sending.route = route;
             }
-            self.forwarder.dequeue(node, place);
+            self.forwarder.dequeue(node, held.priority, number);
         }
         self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
@@ -279,8 +277,8 @@ impl Agent {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
-        let promised = (held.bytes(), held.priority);
-        self.give_back(sending.route.as_ref(), promised);
+        let (bytes, priority) = (held.bytes(), held.priority);
+        self.give_back(sending.route.as_ref(), bytes, priority);
         self.take_again(number, &sending.to);
         match retry {
             Retry::Now => self.route(now, number),
@@ -302,8 +300,8 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(route) = held.queued.remove(node) else { return };
         let (bytes, priority) = (held.bytes(), held.priority);
-        self.forwarder.dequeue(node, (Reverse(priority), number));
-        self.give_back(route.as_ref(), (bytes, priority));
+        self.forwarder.dequeue(node, priority, number);
+        self.give_back(route.as_ref(), bytes, priority);
     }
 
     /// Queues copies for a new neighbour.

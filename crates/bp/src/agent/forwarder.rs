@@ -17,7 +17,7 @@ pub(super) const REST: Duration = Duration::from_secs(1);
 pub(super) const REST_MAX: Duration = Duration::from_secs(60);
 
 /// Position of a bundle in a queue, by descending priority.
-pub(super) type Place = (Reverse<Priority>, u64);
+type Place = (Reverse<Priority>, u64);
 
 /// A neighbour over a layer.
 #[derive(Debug, Default)]
@@ -230,15 +230,15 @@ impl Forwarder {
     }
 
     /// Takes a bundle out of the queue of a neighbour.
-    pub(super) fn dequeue(&mut self, node: &Eid, place: Place) {
+    pub(super) fn dequeue(&mut self, node: &Eid, priority: Priority, number: u64) {
         if let Some(queue) = self.queues.get_mut(node) {
-            queue.remove(&place);
+            queue.remove(&(Reverse(priority), number));
         }
     }
 
     /// Bundles queued for a neighbour.
-    pub(super) fn queue(&self, node: &Eid) -> impl Iterator<Item = Place> + '_ {
-        self.queues.get(node).into_iter().flatten().copied()
+    pub(super) fn queue(&self, node: &Eid) -> impl Iterator<Item = u64> + '_ {
+        self.queues.get(node).into_iter().flatten().map(|(_, number)| *number)
     }
 
     /// Neighbours with queued bundles.

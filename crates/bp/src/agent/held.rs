@@ -103,7 +103,7 @@ pub(super) struct Custody {
 
 impl Held {
     /// A bundle that is not queued or delivered yet.
-    pub(super) fn new(head: Head, tail: Bytes, (payload, owns_file): (Content, bool)) -> Self {
+    pub(super) fn new(head: Head, tail: Bytes, payload: Content, owns_file: bool) -> Self {
         Self {
             head,
             tail,

@@ -7,6 +7,7 @@ use engine::{FileId, FileName};
 
 use super::super::layer::{Content, LinkId, TransferId};
 use super::super::routes::Priority;
+use super::LinkRef;
 use super::head::{Check, Head};
 use crate::codec::bp7::{Bounds, BundleId, Eid};
 
@@ -48,7 +49,7 @@ pub(super) struct Intakes {
     /// Transfers of layers, and the bundles that they carry.
     pub(super) transfers: BTreeMap<(usize, TransferId), u64>,
     /// Paused neighbours, and the bundles that cause the pause.
-    held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
+    held_back: BTreeMap<LinkRef, BTreeSet<u64>>,
     /// Givers waiting for each bundle to be safe.
     pub(super) givers: BTreeMap<u64, Vec<Giver>>,
     /// Bytes of the payloads that are collected in memory.
@@ -87,7 +88,7 @@ impl Intakes {
     }
 
     /// Pauses a neighbour because of a bundle; returns whether it was not paused before.
-    pub(super) fn hold_back(&mut self, from: (usize, LinkId), number: u64) -> bool {
+    pub(super) fn hold_back(&mut self, from: LinkRef, number: u64) -> bool {
         let held_back = self.held_back.entry(from).or_default();
         let is_first = held_back.is_empty();
         held_back.insert(number);
@@ -95,7 +96,7 @@ impl Intakes {
     }
 
     /// Removes a bundle as a cause of a neighbour's pause; returns whether the pause ends.
-    pub(super) fn let_flow(&mut self, from: (usize, LinkId), number: u64) -> bool {
+    pub(super) fn let_flow(&mut self, from: LinkRef, number: u64) -> bool {
         let Some(held_back) = self.held_back.get_mut(&from) else { return false };
         let is_last = held_back.remove(&number) && held_back.is_empty();
         if is_last {

@@ -84,10 +84,10 @@ impl Fragments {
         });
         self.parts.insert(start, (end, giver));
         self.givers[giver].count += 1;
-        self.count_in(start, end, giver);
+        self.count_in(start.0, end, giver);
     }
 
-    fn count_in(&mut self, (start, _): Start, end: u64, giver: usize) {
+    fn count_in(&mut self, start: u64, end: u64, giver: usize) {
         let Some(given) = self.givers.get_mut(giver) else { return };
         given.have.insert(start, end);
         if given.by.is_some() {
@@ -121,7 +121,7 @@ impl Fragments {
     /// Counts all fragments again: removed ones may have covered bytes of others.
     fn recount(&mut self) {
         let parts: Vec<_> = self.parts.iter().map(|(start, part)| (*start, *part)).collect();
-        for (start, (end, giver)) in parts {
+        for ((start, _), (end, giver)) in parts {
             self.count_in(start, end, giver);
         }
     }

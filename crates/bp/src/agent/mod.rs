@@ -35,7 +35,6 @@ mod secure;
 mod source;
 mod store;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use engine::{
@@ -415,7 +414,7 @@ impl Agent {
             self.leave_content(&held);
         }
         let max = self.config.limits.gone;
-        if let Some(oldest) = self.gone.insert(max, key, (number, &left), expires) {
+        if let Some(oldest) = self.gone.insert(max, key, number, &left, expires) {
             self.forget_request(oldest);
             if self.config.persistent {
                 self.store.remove(oldest);
@@ -456,8 +455,8 @@ impl Agent {
             self.memory = self.memory.saturating_sub(bytes.len());
         }
         for (node, route) in &held.queued {
-            self.forwarder.dequeue(node, (Reverse(held.priority), number));
-            self.give_back(route.as_ref(), (held.bytes(), held.priority));
+            self.forwarder.dequeue(node, held.priority, number);
+            self.give_back(route.as_ref(), held.bytes(), held.priority);
         }
         for (link, tag) in held.sending.keys() {
             self.forwarder.abort(*link, *tag);

@@ -126,7 +126,8 @@ impl Agent {
         now: Time,
         number: u64,
         node: &Eid,
-        (at, most): (LinkRef, u64),
+        at: LinkRef,
+        most: u64,
     ) -> Result<Load, Unfit> {
         let len = self.bundles.get(&number).map_or(0, |held| held.payload.len());
         // Half of a fragment: the last one may be shorter.
@@ -182,11 +183,11 @@ impl Agent {
     /// Removes a bundle from the queues of all neighbours but these.
     pub(super) fn withdraw(&mut self, number: u64, stays: impl Fn(&Eid) -> bool) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        let place = (std::cmp::Reverse(held.priority), number);
+        let priority = held.priority;
         held.queued.retain(|node, _| {
             let stays = stays(node);
             if !stays {
-                self.forwarder.dequeue(node, place);
+                self.forwarder.dequeue(node, priority, number);
             }
             stays
         });

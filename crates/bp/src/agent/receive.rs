@@ -80,7 +80,7 @@ impl Agent {
 
     /// Reports once a minute that bundles come for which there never is room.
     pub(super) fn note_too_long(&mut self, now: Time, at: LinkRef) {
-        if self.discards.count(now, (None, Reason::DepletedStorage)).is_some() {
+        if self.discards.count(now, None, Reason::DepletedStorage).is_some() {
             self.note(at, "a bundle is longer than the store, or than its neighbour's share of it");
         }
     }
@@ -253,7 +253,7 @@ impl Agent {
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
         match intake.flow(write_ahead) {
             Some(true) => {
-                let is_first = self.intakes.hold_back((layer, link), number);
+                let is_first = self.intakes.hold_back(LinkRef { layer, link }, number);
                 if is_first {
                     self.command(layer, Command::Pause { link });
                 }
@@ -268,7 +268,7 @@ impl Agent {
         let Some(intake) = self.intakes.get_mut(number) else { return };
         intake.is_paused = false;
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
-        if self.intakes.let_flow((layer, link), number) {
+        if self.intakes.let_flow(LinkRef { layer, link }, number) {
             self.command(layer, Command::Resume { link });
         }
     }
@@ -494,7 +494,7 @@ impl Agent {
         }
         let by = self.begun_by(&intake);
         if intake.secured.is_none() && self.is_to_be_secured(&head) {
-            return self.secure(now, (number, intake.giver, by), head, (payload, owns_file));
+            return self.secure(now, number, intake.giver, by, head, payload, owns_file);
         }
         let priority = match intake.giver {
             Giver::User { priority, .. } => priority,
@@ -505,7 +505,7 @@ impl Agent {
         let max = self.lifetime_max(&head, intake.giver, by.as_ref());
         let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
         let from = head.previous_node(&bounds);
-        let content = Held::new(head, tail, (payload, owns_file));
+        let content = Held::new(head, tail, payload, owns_file);
         let arrival = Arrival {
             by,
             is_secured: intake.secured.is_some(),
@@ -556,7 +556,7 @@ impl Agent {
         }
         let known = self.repeats(held);
         if let (None, Some(before)) = (known, self.returns_of(held)) {
-            self.take_returned(held, before)?;
+            self.take_returned(held, before.0, before.1)?;
         } else if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
             self.statistics.duplicates += 1;
             // A copy of an unsafe bundle is not safe either: both get the same reply.
@@ -606,7 +606,7 @@ impl Agent {
 
     fn delete_arrived(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
         self.statistics.deleted += 1;
-        self.note_discard(now, held, (None, reason));
+        self.note_discard(now, held, None, reason);
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded
     }

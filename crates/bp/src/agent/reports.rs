@@ -17,19 +17,17 @@ use crate::codec::bp7::{AdministrativeRecord, BundleFlags, Eid, Reason, Status, 
 /// Time between two indications of a kind.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Security rule and reason of an end.
-type Kind = (Option<u32>, Reason);
-
 /// Bundles that ended, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Discards {
-    /// Time of the last indication, and bundles since.
-    by_kind: BTreeMap<Kind, (Time, u64)>,
+    /// Time of the last indication, and bundles since, by security rule and reason.
+    by_kind: BTreeMap<(Option<u32>, Reason), (Time, u64)>,
 }
 
 impl Discards {
     /// Counts a bundle; returns the number to indicate, if one is due.
-    pub(super) fn count(&mut self, now: Time, kind: Kind) -> Option<u64> {
+    pub(super) fn count(&mut self, now: Time, rule: Option<u32>, reason: Reason) -> Option<u64> {
+        let kind = (rule, reason);
         let Some((last, count)) = self.by_kind.get_mut(&kind) else {
             self.by_kind.insert(kind, (now, 0));
             return Some(1);
@@ -44,8 +42,14 @@ impl Discards {
 
 impl Agent {
     /// Indicates that a bundle ended, at most once a minute for each rule and reason.
-    pub(super) fn note_discard(&mut self, now: Time, held: &Held, (rule, reason): Kind) {
-        if let Some(count) = self.discards.count(now, (rule, reason)) {
+    pub(super) fn note_discard(
+        &mut self,
+        now: Time,
+        held: &Held,
+        rule: Option<u32>,
+        reason: Reason,
+    ) {
+        if let Some(count) = self.discards.count(now, rule, reason) {
             let (id, by) = (held.id(), held.arrival.by.clone());
             self.user.indicate(Indication::Discarded { id, by, rule, reason, count });
         }

@@ -98,8 +98,7 @@ impl Agent {
                             let max = self.config.limits.gone;
                             gone.insert(number);
                             // The limit may be lower than in the run that wrote the record.
-                            if let Some(oldest) =
-                                self.gone.insert(max, key, (number, &left), expires)
+                            if let Some(oldest) = self.gone.insert(max, key, number, &left, expires)
                             {
                                 gone.remove(&oldest);
                                 self.store.remove(oldest);
@@ -199,7 +198,7 @@ impl Agent {
         let here = self.clock().kept_ms(now).saturating_sub(received_ms);
         let is_for_us = self.is_ours(head.destination());
         let has_custody = head.requests_custody() && self.is_ours(head.custodian()) && !is_for_us;
-        let content = Held::new(head, record.tail, (payload, record.owns_file));
+        let content = Held::new(head, record.tail, payload, record.owns_file);
         let held = Held {
             received: now,
             age_ms: record.age_ms.saturating_add(here),

@@ -41,12 +41,15 @@ impl Agent {
     pub(super) fn secure(
         &mut self,
         now: Time,
-        (number, giver, by): (u64, Giver, Option<Eid>),
+        number: u64,
+        giver: Giver,
+        by: Option<Eid>,
         head: Head,
-        (payload, owns_file): (Content, bool),
+        payload: Content,
+        owns_file: bool,
     ) {
         if let (false, Some(reason)) = (giver.is_here(), self.rejects(&head, false)) {
-            let mut held = Held::new(head, Bytes::new(), (payload, owns_file));
+            let mut held = Held::new(head, Bytes::new(), payload, owns_file);
             held.arrival.by = by;
             self.leave_content(&held);
             let reply = self.discard_arrived(now, &held, reason);
@@ -55,7 +58,7 @@ impl Agent {
         let Head::Seven(seven) = &head else { return };
         let name = match &payload {
             Content::Bytes(bytes) => {
-                return self.secure_bytes(now, (number, giver, by), (**seven).clone(), bytes);
+                return self.secure_bytes(now, number, giver, by, (**seven).clone(), bytes);
             }
             Content::File { name, .. } => name.clone(),
         };
@@ -81,7 +84,9 @@ impl Agent {
     fn secure_bytes(
         &mut self,
         now: Time,
-        (number, giver, by): (u64, Giver, Option<Eid>),
+        number: u64,
+        giver: Giver,
+        by: Option<Eid>,
         head: bp7::Head,
         bytes: &Bytes,
     ) {
@@ -89,7 +94,7 @@ impl Agent {
         let passed = match self.carry_out_policy(&mut opened, giver) {
             Ok(passed) => passed,
             Err(violation) => {
-                return self.discard_insecure(now, (number, giver, by), opened, violation);
+                return self.discard_insecure(now, number, giver, by, opened, violation);
             }
         };
         let head = Head::from(opened.head);
@@ -133,13 +138,15 @@ impl Agent {
     fn discard_insecure(
         &mut self,
         now: Time,
-        (number, giver, by): (u64, Giver, Option<Eid>),
+        number: u64,
+        giver: Giver,
+        by: Option<Eid>,
         opened: Opened,
         violation: Violation,
     ) {
         let head = Head::from(opened.head);
-        let content = (Content::Bytes(opened.payload.into()), false);
-        let mut held = Held::new(head, Bytes::new(), content);
+        let payload = Content::Bytes(opened.payload.into());
+        let mut held = Held::new(head, Bytes::new(), payload, false);
         held.arrival.by = by;
         match giver {
             Giver::Layer { .. } | Giver::Remains => {
@@ -177,6 +184,6 @@ impl Agent {
     fn count_violation(&mut self, now: Time, held: &Held, violation: Violation) {
         self.statistics.deleted += 1;
         self.statistics.insecure += 1;
-        self.note_discard(now, held, (violation.rule, violation.fault.reason()));
+        self.note_discard(now, held, violation.rule, violation.fault.reason());
     }
 }
