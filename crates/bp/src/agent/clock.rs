@@ -14,7 +14,6 @@ use super::config::{Boot, Config, millis};
 use super::head::Head;
 use super::held::Held;
 use super::record::{Clocks, Record};
-use super::store::Job;
 use super::{Agent, Alarm};
 use crate::codec::bp7::Bounds;
 
@@ -141,28 +140,28 @@ impl Agent {
     /// the new clock if that is earlier and the clock was behind when they arrived: there was
     /// none, or their creation times were in the future. Contacts of a plan do not change.
     pub fn set_clock(&mut self, now: Time, clock: Option<u64>) {
-        let before = self.clock();
-        self.config.clock = clock;
-        let dtn_ms = self.clock().dtn_time(now);
-        if let Some((missing_ms, first)) = self.restart.life.fill_gap(now, dtn_ms) {
+        let before = self.core.clock();
+        self.core.config.clock = clock;
+        let dtn_ms = self.core.clock().dtn_time(now);
+        if let Some((missing_ms, first)) = self.core.stock.life.fill_gap(now, dtn_ms) {
             let numbers: Vec<u64> =
-                self.bundles.range(..first).map(|(number, _)| *number).collect();
+                self.core.stock.bundles.range(..first).map(|(number, _)| *number).collect();
             for number in numbers {
                 self.grow_older(now, number, missing_ms);
             }
             // Records of this run have times before the shift.
             let numbers: Vec<u64> =
-                self.bundles.range(first..).map(|(number, _)| *number).collect();
-            numbers.into_iter().for_each(|number| self.record_again(number));
+                self.core.stock.bundles.range(first..).map(|(number, _)| *number).collect();
+            numbers.into_iter().for_each(|number| self.core.record_again(number));
         }
         if let Some(dtn_ms) = dtn_ms {
-            let wrong = self.bundles.iter().filter_map(|(number, held)| {
+            let wrong = self.core.stock.bundles.iter().filter_map(|(number, held)| {
                 let expires = self.earlier_expiry(before, now, dtn_ms, held)?;
                 Some((*number, expires))
             });
             for (number, expires) in wrong.collect::<Vec<_>>() {
-                self.expire_at(number, expires);
-                self.record_again(number);
+                self.core.stock.expire_at(number, expires);
+                self.core.record_again(number);
             }
         }
         self.note_clocks(now);
@@ -173,7 +172,7 @@ impl Agent {
     /// behind when it arrived.
     fn earlier_expiry(&self, before: Clock, now: Time, dtn_ms: u64, held: &Held) -> Option<Time> {
         let made_ms = held.head.creation().time_ms;
-        if made_ms == 0 || self.is_ours(held.head.source()) {
+        if made_ms == 0 || self.core.is_ours(held.head.source()) {
             return None;
         }
         let was_behind = match before.dtn_time(held.received) {
@@ -181,55 +180,46 @@ impl Agent {
             None => true,
         };
         let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
-        let lifetime_ms = held.head.lifetime_ms().min(self.config.limits.lifetime_ms());
+        let lifetime_ms = held.head.lifetime_ms().min(self.core.config.limits.lifetime_ms());
         let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
         (expires < held.expires).then_some(expires)
     }
 
     fn grow_older(&mut self, now: Time, number: u64, older_ms: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         held.age_ms = held.age_ms.saturating_add(older_ms);
         let expires = now + held.expires.since(now).saturating_sub(millis(older_ms));
-        self.expire_at(number, expires);
-    }
-
-    fn expire_at(&mut self, number: u64, expires: Time) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        self.by_expiry.remove(&(held.expires, number));
-        held.expires = expires;
-        self.by_expiry.insert((expires, number));
-    }
-
-    /// Replaces the record of a bundle whose times have changed.
-    fn record_again(&mut self, number: u64) {
-        let Some(held) = self.bundles.get(&number).filter(|_| self.config.persistent) else {
-            return;
-        };
-        let record = Record::Held(self.record(held)).encode();
-        self.store.put(Job::Forget, number, record);
+        self.core.stock.expire_at(number, expires);
     }
 
     /// Records all clocks, and does so again in a minute while there are bundles.
     pub(super) fn note_clocks(&mut self, now: Time) {
-        if !self.config.persistent || !self.restart.is_ready {
+        if !self.core.config.persistent || !self.core.stock.is_ready {
             return;
         }
-        let clock = self.clock();
-        let boot = self.config.boot.map(|boot| since_boot(boot, now));
+        let clock = self.core.clock();
+        let boot = self.core.config.boot.map(|boot| since_boot(boot, now));
         let clocks = Clocks { kept_ms: clock.kept_ms(now), boot, dtn_ms: clock.dtn_time(now) };
-        self.store.put_clocks(Record::Clocks(clocks).encode());
-        self.restart.life.noted = Some(now);
+        self.core.stock.store.put_clocks(Record::Clocks(clocks).encode());
+        self.core.stock.life.noted = Some(now);
         self.watch_clocks(now);
     }
 
     /// Sees to the next record of the clocks. Where runs have no boot, the wall clock suffices.
     pub(super) fn watch_clocks(&mut self, now: Time) {
-        if !self.config.persistent || self.config.boot.is_none() || self.bundles.is_empty() {
+        if !self.core.config.persistent
+            || self.core.config.boot.is_none()
+            || self.core.stock.bundles.is_empty()
+        {
             return;
         }
-        let noted = self.restart.life.noted.map_or(now, |noted| noted + NOTE);
-        if self.timers.get(Alarm::Clocks).is_none() {
-            self.timers.set(Alarm::Clocks, noted.max(now + TICK), "the next record of the clocks");
+        let noted = self.core.stock.life.noted.map_or(now, |noted| noted + NOTE);
+        if self.core.timers.get(Alarm::Clocks).is_none() {
+            self.core.timers.set(
+                Alarm::Clocks,
+                noted.max(now + TICK),
+                "the next record of the clocks",
+            );
         }
     }
 }

@@ -12,6 +12,7 @@ use session::{numbers, words};
 use super::super::layer::LinkId;
 use super::super::routes::Router;
 use super::super::security::Policy;
+use super::head::Head;
 use crate::codec::bp7::{Bounds, CrcType, Eid};
 use crate::pattern::Pattern;
 
@@ -149,6 +150,16 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
+    /// Whether the rule is about a bundle of a neighbour.
+    pub(super) fn matches(&self, head: &Head, by: Option<&Eid>) -> bool {
+        let is_of_it = match &self.by {
+            By::Any => true,
+            By::Neighbour(node) => by == Some(node),
+            By::Strangers => by.is_none(),
+        };
+        is_of_it && self.from.matches(head.source()) && self.to.matches(head.destination())
+    }
+
     fn contains(&self, other: &Self) -> bool {
         (self.by == By::Any || self.by == other.by)
             && self.from.contains(&other.from)

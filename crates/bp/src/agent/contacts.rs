@@ -55,7 +55,7 @@ impl Agent {
     }
 
     pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
-        let configured = self.config.links.get(&at).cloned();
+        let configured = self.core.config.links.get(&at).cloned();
         let has_no_name = configured.is_none() && neighbour.node.is_none();
         if has_no_name && at.link < LinkId::CAME && !self.forwarder.is_up(at) {
             // It was removed while it came up, and goes down soon.
@@ -63,7 +63,7 @@ impl Agent {
         }
         let Up { node, is_new, is_changed } = self.forwarder.link_up(at, configured, neighbour);
         if is_new {
-            self.user.indicate(Indication::Up { node: node.clone() });
+            self.core.user.indicate(Indication::Up { node: node.clone() });
         }
         let Some(node) = node else { return };
         let had_failed = self.set_failed(now, &node, false);
@@ -93,7 +93,7 @@ impl Agent {
         for (tag, number) in bundles {
             self.reroute(now, at, tag, number, Retry::Now);
         }
-        self.user.indicate(Indication::Down { node: node.clone(), why });
+        self.core.user.indicate(Indication::Down { node: node.clone(), why });
         if let Some(node) = node {
             self.forwarder.offer_again(&node);
             self.leave(now, &node);
@@ -102,7 +102,7 @@ impl Agent {
 
     /// Handles the failure of a layer to connect to a neighbour.
     fn on_unconnected(&mut self, now: Time, at: LinkRef) {
-        let Some(node) = self.config.links.get(&at).cloned() else { return };
+        let Some(node) = self.core.config.links.get(&at).cloned() else { return };
         if !self.forwarder.reaches(&node) && self.set_failed(now, &node, true) {
             self.leave(now, &node);
         }
@@ -112,7 +112,7 @@ impl Agent {
     /// whether that is a change.
     pub(super) fn set_failed(&mut self, now: Time, node: &Eid, has_failed: bool) -> bool {
         if let (Routing::ContactGraph(router, _), Some(node)) =
-            (&mut self.config.routing, node.ipn_node())
+            (&mut self.core.config.routing, node.ipn_node())
         {
             router.set_failed(now, node, has_failed);
         }
@@ -121,7 +121,7 @@ impl Agent {
 
     /// Routes bundles again that are queued for a neighbour, where there may be other routes.
     fn leave(&mut self, now: Time, node: &Eid) {
-        let has_others = match &self.config.routing {
+        let has_others = match &self.core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => false,
             Routing::Static(entries) => {
                 let mut with_it = entries.iter().filter(|entry| entry.via.contains(node));
@@ -140,7 +140,7 @@ impl Agent {
     /// Routes bundles again that are queued for neighbours that are down, if one that is up now may
     /// take them instead.
     fn take_over(&mut self, up: &Eid, had_failed: bool) {
-        let from: Vec<Eid> = match &self.config.routing {
+        let from: Vec<Eid> = match &self.core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => return,
             Routing::Static(entries) => {
                 let others = entries.iter().filter(|entry| entry.via.contains(up));
@@ -199,7 +199,7 @@ impl Agent {
     }
 
     fn route_again(&mut self, now: Time, number: u64, misses: &mut Misses) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         if held.storing || self.is_copying() {
             return;
         }
@@ -219,7 +219,7 @@ impl Agent {
             self.unqueue(number, &node);
         }
         self.route(now, number);
-        if !is_declined && self.bundles.get(&number).is_some_and(|held| held.waits) {
+        if !is_declined && self.core.stock.get(number).is_some_and(|held| held.waits) {
             misses.insert(key, (bytes, expires));
         }
     }
@@ -227,12 +227,12 @@ impl Agent {
     /// Sets the timers of the next turn, and of the next search for bundles without a route.
     pub(super) fn arm_dispatch(&mut self, now: Time) {
         if self.forwarder.again.is_empty() {
-            self.timers.cancel(Alarm::Turn);
-        } else if self.timers.get(Alarm::Turn).is_none() {
-            self.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
+            self.core.timers.cancel(Alarm::Turn);
+        } else if self.core.timers.get(Alarm::Turn).is_none() {
+            self.core.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
         }
         if self.forwarder.waiting.is_empty() {
-            self.timers.cancel(Alarm::Dispatch);
+            self.core.timers.cancel(Alarm::Dispatch);
         } else if self.is_planned() {
             let wait = if self.forwarder.may_use_volume() { VOLUME } else { WAITING };
             self.arm_dispatch_at(now + wait);
@@ -241,8 +241,8 @@ impl Agent {
 
     /// Has bundles without a route routed again at a time, whatever happens until then.
     pub(super) fn arm_dispatch_at(&mut self, at: Time) {
-        if self.timers.get(Alarm::Dispatch).is_none_or(|deadline| deadline.at > at) {
-            self.timers.set(Alarm::Dispatch, at, "another search for routes of bundles");
+        if self.core.timers.get(Alarm::Dispatch).is_none_or(|deadline| deadline.at > at) {
+            self.core.timers.set(Alarm::Dispatch, at, "another search for routes of bundles");
         }
     }
 
@@ -255,17 +255,17 @@ impl Agent {
 
     /// Handles contacts that begin, end or are missed, without routing bundles again.
     pub(super) fn look_at_plan(&mut self, now: Time) {
-        let Routing::ContactGraph(router, _) = &mut self.config.routing else { return };
+        let Routing::ContactGraph(router, _) = &mut self.core.config.routing else { return };
         router.forget_before(now);
-        let (forwarder, timeout) = (&self.forwarder, self.config.contact_timeout);
+        let (forwarder, timeout) = (&self.forwarder, self.core.config.contact_timeout);
         let changes = self.planned.look(now, router, timeout, |node| forwarder.reaches(node));
-        for (at, node) in &self.config.links {
+        for (at, node) in &self.core.config.links {
             let is_open = self.planned.has_contact(node) || self.forwarder.discovered.contains(at);
             let link = at.link;
             if self.forwarder.set_open(*at, is_open) {
                 let command =
                     if is_open { Command::Open { link } } else { Command::Close { link } };
-                self.commands.push_back((at.layer, command));
+                self.core.commands.push_back((at.layer, command));
             }
         }
         for node in changes.started.iter().map(|number| node(*number)) {
@@ -282,6 +282,6 @@ impl Agent {
             self.forwarder.wait_again();
         }
         let why = "a contact begins, ends or is missed";
-        self.timers.set_or_cancel(Alarm::Contact, changes.next, why);
+        self.core.timers.set_or_cancel(Alarm::Contact, changes.next, why);
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Signaller {
 impl Agent {
     /// Custody of a bundle under a number.
     pub(super) fn new_custody(&mut self, number: u64) -> Custody {
-        let is_numbered = self.config.custody.aggregate_after.is_some();
+        let is_numbered = self.core.config.custody.aggregate_after.is_some();
         let given = is_numbered.then(|| self.custodies.assign(number));
         Custody { number: given, ..Custody::default() }
     }
@@ -91,15 +91,15 @@ impl Agent {
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
     pub(super) fn take_custody(&mut self, number: u64, held: &mut Held) {
-        if !held.head.requests_custody() || !self.config.custody.accept {
+        if !held.head.requests_custody() || !self.core.config.custody.accept {
             return;
         }
         let before = held.head.custodian().clone();
         held.arrival.predecessor = Some((before, held.head.custody_number()));
-        if self.is_for_us(held.destination()) {
+        if self.core.is_for_us(held.destination()) {
             return;
         }
-        match held.head.set_custodian(&self.config.node) {
+        match held.head.set_custodian(&self.core.config.node) {
             Ok(()) => held.custody = Some(self.new_custody(number)),
             // A bundle whose endpoints are numbers cannot name a node without one.
             Err(_) => held.arrival.predecessor = None,
@@ -108,7 +108,7 @@ impl Agent {
 
     /// Signals to the previous custodian that this node has the bundle, which is safe.
     pub(super) fn signal_predecessor(&mut self, now: Time, number: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let Some((custodian, custody_number)) = held.arrival.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
         self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
@@ -117,7 +117,7 @@ impl Agent {
 
     /// Signals redundant reception of a bundle that is, or was, here (RFC 5050 §5.6 step 4).
     pub(super) fn signal_redundant(&mut self, now: Time, held: &Held) {
-        if held.head.requests_custody() && self.config.custody.accept {
+        if held.head.requests_custody() && self.core.config.custody.accept {
             let (custodian, number) = (held.head.custodian().clone(), held.head.custody_number());
             let reason = CustodyReason::RedundantReception;
             self.signal(now, custodian, number, &held.key(), held.head.lifetime_ms(), reason);
@@ -134,12 +134,12 @@ impl Agent {
         lifetime_ms: u64,
         reason: CustodyReason,
     ) {
-        if custodian.is_none() || self.is_ours(&custodian) {
+        if custodian.is_none() || self.core.is_ours(&custodian) {
             return;
         }
         let succeeded = reason == CustodyReason::NoInformation;
         if let (Some(custody_number), Some(after)) =
-            (custody_number, self.config.custody.aggregate_after)
+            (custody_number, self.core.config.custody.aggregate_after)
         {
             let signal_kind = (custodian, succeeded, reason.code());
             let numbers = self.custodies.signals.entry(signal_kind).or_default();
@@ -147,8 +147,8 @@ impl Agent {
             let is_full = numbers.len() >= AGGREGATE_MAX;
             if is_full || self.custodies.signals.len() >= AGGREGATE_MAX {
                 self.send_signals(now);
-            } else if self.timers.get(Alarm::Signals).is_none() {
-                self.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
+            } else if self.core.timers.get(Alarm::Signals).is_none() {
+                self.core.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
             }
             return;
         }
@@ -166,7 +166,7 @@ impl Agent {
 
     /// Sends the aggregate signals.
     pub(super) fn send_signals(&mut self, now: Time) {
-        self.timers.cancel(Alarm::Signals);
+        self.core.timers.cancel(Alarm::Signals);
         for ((custodian, succeeded, reason), numbers) in std::mem::take(&mut self.custodies.signals)
         {
             let reason = CustodyReason::from_code(reason);
@@ -176,7 +176,7 @@ impl Agent {
             self.send_record_six(
                 now,
                 &custodian,
-                self.config.limits.lifetime_ms().min(DAY_MS),
+                self.core.config.limits.lifetime_ms().min(DAY_MS),
                 &record,
             );
         }
@@ -187,15 +187,19 @@ impl Agent {
         let Subject { source, creation, fragment } = signal.subject.clone();
         let key = Key { version: Version::Six, source, creation: creation.into(), fragment };
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
-        if let Some(&number) = self.by_key.get(&key) {
+        if let Some(&number) = self.core.stock.by_key.get(&key) {
             self.custody_reported(number, None, has_it, from);
             return;
         }
         // It may be a part of a bundle that is whole here, or of a longer fragment.
         let Some((offset, len)) = fragment else { return };
         let end = offset.saturating_add(len);
-        let parts =
-            self.by_key.range(key.whole()..).take_while(|(of, _)| of.whole() == key.whole());
+        let parts = self
+            .core
+            .stock
+            .by_key
+            .range(key.whole()..)
+            .take_while(|(of, _)| of.whole() == key.whole());
         let holds = |of: &Key| match of.fragment {
             None => Some(0),
             Some((start, len)) => {
@@ -234,12 +238,12 @@ impl Agent {
 
     /// Counts a signal that is not believed.
     fn ignore_signal(&mut self, from: &Signaller, why: &'static str) {
-        self.statistics.signals_ignored += 1;
-        let count = self.statistics.signals_ignored;
+        self.core.statistics.signals_ignored += 1;
+        let count = self.core.statistics.signals_ignored;
         // The more there were, the fewer are indicated.
         if count.is_power_of_two() {
             let (source, by) = (from.source.clone(), from.by.clone());
-            self.user.indicate(Indication::SignalIgnored { source, by, why, count });
+            self.core.user.indicate(Indication::SignalIgnored { source, by, why, count });
         }
     }
 
@@ -248,7 +252,7 @@ impl Agent {
         let source = from.source.node();
         let is_named = custody.given.contains(&source)
             || (!custody.given.is_empty() && held.destination().node() == source);
-        match (self.config.custody.believe, &from.by) {
+        match (self.core.config.custody.believe, &from.by) {
             (_, Some(by)) => is_named || custody.given.contains(by),
             (Believe::Links, None) => false,
             (Believe::Sources, None) => is_named,
@@ -262,12 +266,12 @@ impl Agent {
         has_it: bool,
         from: &Signaller,
     ) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         let Some(custody) = &held.custody else { return };
         if !self.believes(held, custody, from) {
             return self.ignore_signal(from, "the bundle was not sent there");
         }
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let len = held.payload.len();
         let Some(custody) = &mut held.custody else { return };
         // A custodian without room may have room at the next transmission.
@@ -283,14 +287,14 @@ impl Agent {
         self.custodies.forget(number, custody.as_ref());
         let id = held.id();
         self.cancel_sending(number);
-        self.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });
+        self.core.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });
         self.let_go(number);
     }
 
     /// Starts the custody timer of a bundle that was sent, if this node is its custodian.
     pub(super) fn await_custody(&mut self, now: Time, number: u64) {
-        let again = now + self.config.custody.retransmit_after;
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let again = now + self.core.config.custody.retransmit_after;
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let Some(custody) = &mut held.custody else { return };
         if let Some(before) = custody.again.replace(again) {
             self.custodies.by_time.remove(&(before, number));
@@ -301,7 +305,7 @@ impl Agent {
 
     fn custody_alarm(&mut self) {
         let at = self.custodies.by_time.first().map(|(at, _)| *at);
-        self.timers.set_or_cancel(Alarm::Custody, at, "a custody timeout");
+        self.core.timers.set_or_cancel(Alarm::Custody, at, "a custody timeout");
     }
 
     /// Retransmits bundles of which no node accepted custody in time.
@@ -311,7 +315,7 @@ impl Agent {
                 break;
             }
             self.custodies.by_time.pop_first();
-            let Some(held) = self.bundles.get_mut(&number) else { continue };
+            let Some(held) = self.core.stock.get_mut(number) else { continue };
             let Some(custody) = &mut held.custody else { continue };
             custody.again = None;
             if !held.queued.is_empty() || !held.sending.is_empty() || held.waits {
@@ -322,7 +326,7 @@ impl Agent {
                 held.parts.insert(Eid::None, custody.taken.clone());
             }
             held.sent.clear();
-            self.statistics.resent += 1;
+            self.core.statistics.resent += 1;
             self.route(now, number);
         }
         self.custody_alarm();

@@ -95,13 +95,13 @@ impl Agent {
         if endpoint.is_none() {
             return Err(RequestError::NoDestination);
         }
-        if endpoint.is_singleton() && !self.is_ours(endpoint) {
+        if endpoint.is_singleton() && !self.core.is_ours(endpoint) {
             return Err(RequestError::NotOurs);
         }
-        if self.users.is_registered(endpoint) {
+        if self.core.users.is_registered(endpoint) {
             return Err(RequestError::Taken);
         }
-        self.users.register(endpoint);
+        self.core.users.register(endpoint);
         self.offer(endpoint);
         Ok(())
     }
@@ -109,14 +109,14 @@ impl Agent {
     /// Deregisters an endpoint. Unconfirmed bundles wait for the next registration.
     pub fn deregister(&mut self, endpoint: &Eid) {
         // The next user gets an indication of its own.
-        self.user.withdraw(|indication| match indication {
+        self.core.user.withdraw(|indication| match indication {
             Indication::Delivered { endpoint: of, .. } => of == endpoint,
             _ => false,
         });
-        for number in self.users.deregister(endpoint) {
-            if let Some(held) = self.bundles.get_mut(&number) {
+        for number in self.core.users.deregister(endpoint) {
+            if let Some(held) = self.core.stock.get_mut(number) {
                 (held.delivering, held.waits) = (false, true);
-                self.users.wait(endpoint, number);
+                self.core.users.wait(endpoint, number);
             }
         }
     }
@@ -125,7 +125,7 @@ impl Agent {
     /// bundle.
     #[must_use]
     pub fn delivery(&self, delivery: DeliveryId) -> Option<BundleId> {
-        let held = self.bundles.get(&delivery.0).filter(|held| held.delivering);
+        let held = self.core.stock.get(delivery.0).filter(|held| held.delivering);
         held.map(|held| held.id())
     }
 
@@ -136,13 +136,13 @@ impl Agent {
     /// No such delivery: it was confirmed, or has expired.
     pub fn confirm(&mut self, now: Time, delivery: DeliveryId) -> Result<(), RequestError> {
         let DeliveryId(number) = delivery;
-        let held = self.bundles.get_mut(&number).filter(|held| held.delivering);
+        let held = self.core.stock.get_mut(number).filter(|held| held.delivering);
         let held = held.ok_or(RequestError::NoDelivery)?;
         held.delivering = false;
         let endpoint = held.destination().clone();
-        self.statistics.delivered += 1;
+        self.core.statistics.delivered += 1;
         self.report(now, number, BundleFlags::REPORT_DELIVERY, Reason::NoInformation);
-        self.users.confirm(&endpoint, number);
+        self.core.users.confirm(&endpoint, number);
         self.settle(number);
         self.offer(&endpoint);
         Ok(())
@@ -150,7 +150,7 @@ impl Agent {
 
     /// Delivers a bundle to its user, or keeps it until there is one.
     pub(super) fn deliver(&mut self, now: Time, number: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         if held.head.fragment().is_some() {
             return self.collect(now, number);
         }
@@ -158,19 +158,19 @@ impl Agent {
             let key = held.key();
             self.joined(now, &key);
         }
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         if held.requests(BundleFlags::ADMINISTRATIVE) {
             self.administrative(now, number);
             return;
         }
         let endpoint = held.destination().clone();
-        if !self.users.has_waiting(&endpoint) && self.user_takes(&endpoint) {
+        if !self.core.users.has_waiting(&endpoint) && self.user_takes(&endpoint) {
             self.hand_to_user(&endpoint, number);
             return;
         }
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         held.waits = true;
-        self.users.wait(&endpoint, number);
+        self.core.users.wait(&endpoint, number);
         self.offer(&endpoint);
     }
 
@@ -178,24 +178,24 @@ impl Agent {
     /// more.
     fn offer(&mut self, endpoint: &Eid) {
         while self.user_takes(endpoint) {
-            let Some(number) = self.users.pop_waiting(endpoint) else { return };
+            let Some(number) = self.core.users.pop_waiting(endpoint) else { return };
             self.hand_to_user(endpoint, number);
         }
     }
 
     /// Whether an endpoint has a user that takes more deliveries.
     fn user_takes(&self, endpoint: &Eid) -> bool {
-        self.users.takes(endpoint, self.config.limits.delivering)
+        self.core.users.takes(endpoint, self.core.config.limits.delivering)
     }
 
     /// Delivers a bundle to the user of an endpoint.
     fn hand_to_user(&mut self, endpoint: &Eid, number: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        if !self.users.hand_over(endpoint, number) {
+        let Some(held) = self.core.stock.get_mut(number) else { return };
+        if !self.core.users.hand_over(endpoint, number) {
             return;
         }
         (held.waits, held.delivering) = (false, true);
-        self.user.indicate(Indication::Delivered {
+        self.core.user.indicate(Indication::Delivered {
             delivery: DeliveryId(number),
             endpoint: endpoint.clone(),
             id: held.id(),
@@ -207,8 +207,8 @@ impl Agent {
 
     /// Handles an administrative record for this node.
     fn administrative(&mut self, now: Time, number: u64) {
-        let bounds = self.config.limits.head;
-        let Some(held) = self.bundles.get(&number) else { return };
+        let bounds = self.core.config.limits.head;
+        let Some(held) = self.core.stock.get(number) else { return };
         let from = held.head.source().clone();
         let signaller = Signaller { source: from.clone(), by: held.arrival.by.clone() };
         let (bytes, head) = match &held.payload {
@@ -219,14 +219,14 @@ impl Agent {
         match head {
             Head::Seven(_) => match AdministrativeRecord::decode(&bytes, &bounds) {
                 Ok(AdministrativeRecord::StatusReport(report)) => {
-                    self.user.indicate(Indication::Report { from, report });
+                    self.core.user.indicate(Indication::Report { from, report });
                 }
                 Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
             },
             Head::Six(_) => match bp6::AdministrativeRecord::decode(&bytes, &bounds) {
                 Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
                     let report = super::reports::of_six(&report);
-                    self.user.indicate(Indication::Report { from, report });
+                    self.core.user.indicate(Indication::Report { from, report });
                 }
                 Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
                     self.custody_signal(&signaller, &signal);
@@ -244,7 +244,7 @@ impl Agent {
     }
 
     fn no_record(&mut self, number: u64) {
-        self.statistics.malformed += 1;
+        self.core.statistics.malformed += 1;
         self.settle(number);
     }
 }

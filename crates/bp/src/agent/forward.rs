@@ -21,15 +21,15 @@ const SKIPPED_MAX: usize = 64;
 impl Agent {
     /// Routes a bundle.
     pub(super) fn route(&mut self, now: Time, number: u64) {
-        let bounds = self.config.limits.head;
-        let Some(held) = self.bundles.get(&number) else { return };
+        let bounds = self.core.config.limits.head;
+        let Some(held) = self.core.stock.get(number) else { return };
         if held.head.hop_count(&bounds).is_some_and(|hops| hops.count >= hops.limit) {
             self.delete(now, number, Reason::HopLimitExceeded);
             return;
         }
-        match &self.config.routing {
+        match &self.core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => {
-                if let Some(held) = self.bundles.get_mut(&number) {
+                if let Some(held) = self.core.stock.get_mut(number) {
                     held.waits = true;
                 }
                 self.forwarder.waiting.insert(number);
@@ -48,7 +48,7 @@ impl Agent {
 
     /// Whether each neighbour gets a copy.
     pub(super) const fn is_copying(&self) -> bool {
-        match self.config.routing {
+        match self.core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => true,
             Routing::Static(_) | Routing::ContactGraph(..) => false,
         }
@@ -61,7 +61,7 @@ impl Agent {
 
     /// Keeps a bundle that has no route now.
     fn wait(&mut self, now: Time, number: u64) {
-        if let Some(held) = self.bundles.get_mut(&number) {
+        if let Some(held) = self.core.stock.get_mut(number) {
             held.waits = true;
             self.forwarder.waiting.insert(number);
             self.arm_dispatch(now);
@@ -69,24 +69,26 @@ impl Agent {
     }
 
     fn enqueue(&mut self, now: Time, number: u64, node: &Eid, route: Option<Route>) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         held.waits = false;
         self.forwarder.waiting.remove(&number);
         // Parts of it may have failed one after the other.
         if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
             let (bytes, priority) = (held.bytes(), held.priority);
-            if let Routing::ContactGraph(router, _) = &mut self.config.routing {
+            if let Routing::ContactGraph(router, _) = &mut self.core.config.routing {
                 router.release(&before, bytes, priority);
             }
         }
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         self.forwarder.enqueue(node, held.priority, number);
         self.pump(now, node);
     }
 
     /// Releases the contact volume reserved for a bundle.
     pub(super) fn give_back(&mut self, route: Option<&Route>, bytes: u64, priority: Priority) {
-        if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
+        if let (Some(route), Routing::ContactGraph(router, _)) =
+            (route, &mut self.core.config.routing)
+        {
             router.release(route, bytes, priority);
             self.forwarder.has_spare_volume = true;
         }
@@ -108,9 +110,9 @@ impl Agent {
 
     /// Cancels the transmissions of a bundle.
     pub(super) fn cancel_sending(&mut self, number: u64) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         for (at, tag) in held.sending.keys() {
-            self.commands.push_back((at.layer, Command::Cancel { link: at.link, tag: *tag }));
+            self.core.commands.push_back((at.layer, Command::Cancel { link: at.link, tag: *tag }));
         }
     }
 
@@ -155,7 +157,7 @@ impl Agent {
 
     fn send_next(&mut self, at: LinkRef, node: &Eid, number: u64, load: Load) {
         let copy_for = self.copy_for(node).cloned();
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
         let bytes = (end - start).saturating_add(head_len as u64);
@@ -217,7 +219,7 @@ impl Agent {
     /// Whether a copy came back during a transmission: its neighbour may have discarded the bundle
     /// as a repetition.
     fn is_overtaken(&self, at: LinkRef, tag: Tag, number: u64) -> bool {
-        let Some(held) = self.bundles.get(&number) else { return false };
+        let Some(held) = self.core.stock.get(number) else { return false };
         let sending = held.sending.get(&(at, tag)).filter(|sending| sending.part.is_none());
         sending.is_some_and(|sending| sending.hops < held.arrival.hops)
     }
@@ -231,12 +233,12 @@ impl Agent {
 
     fn arm_rests(&mut self) {
         let until = self.forwarder.rests_until();
-        self.timers.set_or_cancel(Alarm::Rest, until, "a neighbour's back-off");
+        self.core.timers.set_or_cancel(Alarm::Rest, until, "a neighbour's back-off");
     }
 
     fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
         let copies = self.is_copying();
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
         let node = sending.to;
         if let Some((start, end)) = sending.part {
@@ -265,17 +267,17 @@ impl Agent {
             self.forwarder.waiting.remove(&number);
             self.withdraw(number, |_| false);
         }
-        self.statistics.forwarded += 1;
+        self.core.statistics.forwarded += 1;
         self.await_custody(now, number);
         self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
-        self.user.indicate(Indication::Forwarded { id, to: node });
+        self.core.user.indicate(Indication::Forwarded { id, to: node });
         self.settle(number);
     }
 
     /// Routes a bundle again after a failed transmission.
     pub(super) fn reroute(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, retry: Retry) {
-        self.statistics.failed += 1;
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        self.core.statistics.failed += 1;
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
         let (bytes, priority) = (held.bytes(), held.priority);
         self.give_back(sending.route.as_ref(), bytes, priority);
@@ -297,7 +299,7 @@ impl Agent {
 
     /// Takes a bundle out of the queue of a neighbour, and releases the volume reserved for it.
     pub(super) fn unqueue(&mut self, number: u64, node: &Eid) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let Some(route) = held.queued.remove(node) else { return };
         let (bytes, priority) = (held.bytes(), held.priority);
         self.forwarder.dequeue(node, priority, number);
@@ -313,7 +315,7 @@ impl Agent {
     }
 
     fn offer_copy(&mut self, number: u64, node: &Eid) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let is_for_it = held.destination().node() == *node;
         let has = held.sent.contains(node)
             || !is_for_it && !self.forwarder.reaches_known(node)
@@ -322,7 +324,7 @@ impl Agent {
             || held.queued.contains_key(node)
             || held.sending.values().any(|sending| sending.to == *node)
             || held.head.source().node() == *node;
-        let has_spare = match self.config.routing {
+        let has_spare = match self.core.config.routing {
             Routing::Spray { .. } => held.copies > 1 || is_for_it,
             // Nodes would not recognize copies of a bundle without a source.
             Routing::Epidemic => is_for_it || !held.head.is_anonymous(),

@@ -101,7 +101,7 @@ impl Agent {
 
     /// Bundles in the store with a number above `after`, in order of arrival.
     pub fn bundles_after(&self, after: u64) -> impl Iterator<Item = Summary> + '_ {
-        let later = self.bundles.range(after.saturating_add(1)..);
+        let later = self.core.stock.bundles.range(after.saturating_add(1)..);
         later.map(|(number, held)| held.summary(*number))
     }
 
@@ -114,7 +114,7 @@ impl Agent {
         (after, most): (u64, usize),
         selects: impl Fn(&Summary) -> bool,
     ) -> Vec<u64> {
-        let later = self.bundles.range(after.saturating_add(1)..);
+        let later = self.core.stock.bundles.range(after.saturating_add(1)..);
         let free = later.filter(|(_, held)| !held.storing);
         let chosen = free.filter(|(number, held)| selects(&held.summary(**number)));
         let numbers: Vec<u64> = chosen.map(|(number, _)| *number).take(most).collect();
@@ -128,14 +128,14 @@ impl Agent {
     /// Time until the next contact with a neighbour begins by the contact plan, zero during one.
     #[must_use]
     pub fn next_contact(&self, now: Time, neighbour: &Eid) -> Option<Duration> {
-        let Routing::ContactGraph(router, _) = &self.config.routing else { return None };
+        let Routing::ContactGraph(router, _) = &self.core.config.routing else { return None };
         Some(router.next_contact(now, neighbour.ipn_node()?)?.start.since(now))
     }
 
     /// Time until a short bundle arrives at a node by the contact plan.
     #[must_use]
     pub fn projected_arrival(&self, now: Time, to: &Eid) -> Option<Duration> {
-        let Routing::ContactGraph(router, _) = &self.config.routing else { return None };
+        let Routing::ContactGraph(router, _) = &self.core.config.routing else { return None };
         let wanted = Wanted {
             destination: to.ipn_node()?,
             bytes: 0,
@@ -150,13 +150,13 @@ impl Agent {
     /// Facts about a bundle that was delivered and is not confirmed.
     #[must_use]
     pub fn received(&self, now: Time, delivery: DeliveryId) -> Option<Received> {
-        let held = self.bundles.get(&delivery.0).filter(|held| held.delivering)?;
+        let held = self.core.stock.get(delivery.0).filter(|held| held.delivering)?;
         Some(Received {
             destination: held.destination().clone(),
             lifetime_ms: held.head.lifetime_ms(),
             age_ms: held.age_ms(now),
             left: held.expires.since(now),
-            hops: held.head.hop_count(&self.config.limits.head),
+            hops: held.head.hop_count(&self.core.config.limits.head),
         })
     }
 
@@ -165,19 +165,19 @@ impl Agent {
     pub fn holds(&self, id: &BundleId) -> bool {
         let BundleId { source, creation, .. } = id.clone();
         let key = Key { version: Version::Seven, source, creation, fragment: None };
-        self.by_key.contains_key(&key)
+        self.core.stock.by_key.contains_key(&key)
     }
 
     /// Whether a bound was reached, and nothing has left since.
     #[must_use]
     pub fn is_at(&self, limit: Limit) -> bool {
-        self.user.is_at(limit)
+        self.core.user.is_at(limit)
     }
 
     /// Time of arrival of the oldest bundle in the store.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
-        self.bundles.values().next().map(|held| held.received)
+        self.core.stock.bundles.values().next().map(|held| held.received)
     }
 
     /// Traffic with each neighbour that is up, or for which bundles are queued.
@@ -199,7 +199,7 @@ impl Agent {
     /// There is no such bundle, or it is just being stored.
     pub fn cancel(&mut self, now: Time, id: &BundleId) -> Result<(), RequestError> {
         let number = self.number_of(id).ok_or(RequestError::NoBundle)?;
-        if self.bundles.get(&number).is_some_and(|held| held.storing) {
+        if self.core.stock.get(number).is_some_and(|held| held.storing) {
             return Err(RequestError::NotReady);
         }
         self.delete(now, number, Reason::TransmissionCanceled);
@@ -213,14 +213,14 @@ impl Agent {
                 && key.creation == id.creation
                 && key.fragment.map(|(offset, _)| offset) == id.offset
         };
-        self.by_key.iter().find(is_it).map(|(_, number)| *number)
+        self.core.stock.by_key.iter().find(is_it).map(|(_, number)| *number)
     }
 
     /// Name of a new file in the store to which a user writes a payload before sending it. Files
     /// that are never sent are removed at the next start.
     pub fn working_file(&mut self) -> FileName {
-        let number = self.number();
-        self.store.file_name(number)
+        let number = self.core.number();
+        self.core.stock.store.file_name(number)
     }
 }
 

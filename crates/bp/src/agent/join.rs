@@ -222,10 +222,10 @@ impl Joins {
 impl Agent {
     /// Whether a fragment for this node has no bytes that are missing here.
     pub(super) fn is_redundant(&self, held: &Held) -> bool {
-        let (Some(whole), true) = (whole_of(held), self.is_for_us(held.destination())) else {
+        let (Some(whole), true) = (whole_of(held), self.core.is_for_us(held.destination())) else {
             return false;
         };
-        if self.knows(&whole.0) {
+        if self.core.stock.knows(&whole.0) {
             return true;
         }
         let Some(fragments) = self.joins.fragments.get(&whole) else { return false };
@@ -239,11 +239,13 @@ impl Agent {
     /// repeat that of another neighbour: one of them may be forged. A bundle without a source repeats
     /// none.
     pub(super) fn repeats(&self, held: &Held) -> Option<u64> {
-        let number = *self.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
-        let is_apart = held.head.fragment().is_some() && self.is_for_us(held.destination()) && {
-            let known = self.bundles.get(&number);
-            known.is_some_and(|known| known.arrival.by != held.arrival.by)
-        };
+        let number =
+            *self.core.stock.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
+        let is_apart =
+            held.head.fragment().is_some() && self.core.is_for_us(held.destination()) && {
+                let known = self.core.stock.get(number);
+                known.is_some_and(|known| known.arrival.by != held.arrival.by)
+            };
         (!is_apart).then_some(number)
     }
 
@@ -252,20 +254,20 @@ impl Agent {
         let Some(whole) = whole_of(held) else { return true };
         let fragments = self.joins.fragments.get(&whole);
         let given = fragments.and_then(|fragments| fragments.given(held.arrival.by.as_ref()));
-        let has_place = given.map_or(0, |given| given.count) < self.config.limits.fragments;
+        let has_place = given.map_or(0, |given| given.count) < self.core.config.limits.fragments;
         if !has_place {
-            self.user.limit_reached(Limit::Fragments);
+            self.core.user.limit_reached(Limit::Fragments);
         }
         has_place
     }
 
     /// Adds a fragment for this node, and reassembles the bundle if it is complete.
     pub(super) fn collect(&mut self, now: Time, number: u64) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         if self.is_redundant(held) {
             // Another giver's fragment with the same bounds is no duplicate of it.
             self.drop_unremembered(number);
-            return self.arm_expiry();
+            return self.core.arm_expiry();
         }
         let (Some(whole), Some((offset, len))) = (whole_of(held), held.key().fragment) else {
             return;
@@ -274,7 +276,7 @@ impl Agent {
         let by = held.arrival.by.clone();
         let fragments = self.joins.fragments.entry(whole.clone()).or_default();
         fragments.add((offset, number), end, by.as_ref());
-        if let Some(held) = self.bundles.get_mut(&number) {
+        if let Some(held) = self.core.stock.get_mut(number) {
             held.waits = true;
         }
         self.join(now, &whole);
@@ -288,8 +290,8 @@ impl Agent {
         };
         // One reassembly may exceed the bound: otherwise fragments that fill the store would stay
         // for ever.
-        let fits = self.bytes.saturating_add(whole.1) <= self.config.limits.bytes;
-        let is_full = !fits || self.intakes.len() >= self.config.limits.incoming;
+        let fits = self.core.stock.bytes.saturating_add(whole.1) <= self.core.config.limits.bytes;
+        let is_full = !fits || self.intakes.len() >= self.core.config.limits.incoming;
         if is_full && !self.joins.joining.is_empty() {
             self.joins.later.insert(whole.clone());
             return;
@@ -298,7 +300,7 @@ impl Agent {
         let mut at = 0;
         let mut ends = (None, None);
         for ((offset, number), end) in fragments.in_set(set) {
-            let Some(held) = self.bundles.get(&number) else { continue };
+            let Some(held) = self.core.stock.get(number) else { continue };
             if offset == 0 && ends.0.is_none() {
                 ends.0 = Some(held);
             }
@@ -318,7 +320,7 @@ impl Agent {
             super::Version::Six => last.tail.to_vec(),
             super::Version::Seven => Vec::new(),
         };
-        let number = self.number();
+        let number = self.core.number();
         if let Some(fragments) = self.joins.fragments.get_mut(whole) {
             (fragments.joining, fragments.made_of) = (Some(number), made_of);
             fragments.is_mixed = set == Set::Neighbours;
@@ -369,18 +371,15 @@ impl Agent {
         if let Some(fragments) = self.joins.fragments.get_mut(&whole) {
             fragments.recount();
         }
-        self.arm_expiry();
+        self.core.arm_expiry();
         self.join(now, &whole);
         self.join_others(now);
     }
 
     /// Removes a bundle, its record and its file, as if it had never arrived.
     fn drop_unremembered(&mut self, number: u64) {
-        let Some(held) = self.forget(number) else { return };
-        if self.config.persistent {
-            self.store.drop(number, held.apart());
-        } else {
-            self.leave_content(&held);
+        if let Some(held) = self.forget(number) {
+            self.core.drop_content(number, &held);
         }
     }
 
@@ -389,7 +388,7 @@ impl Agent {
         if let Some(whole) = self.joins.ends(number) {
             self.joins.later.insert(whole);
         }
-        self.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
+        self.core.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
     }
 
     /// Retries postponed reassemblies, until one is postponed again.
@@ -418,7 +417,7 @@ impl Agent {
             self.joins.joining.remove(&joining);
             self.drop_intake(joining);
         }
-        self.user.limit_left(Limit::Fragments);
+        self.core.user.limit_left(Limit::Fragments);
     }
 }
 

@@ -127,9 +127,9 @@ impl Planned {
 impl Agent {
     /// Next hop of a bundle, and its route through the contact plan. Volume is reserved for it.
     pub(super) fn next_hop(&mut self, now: Time, number: u64) -> Option<(Eid, Option<Route>)> {
-        let held = self.bundles.get(&number)?;
+        let held = self.core.stock.get(number)?;
         let (forwarder, planned) = (&self.forwarder, &self.planned);
-        match &mut self.config.routing {
+        match &mut self.core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => None,
             Routing::Static(entries) => by_entries(entries, forwarder, number, held)
                 .or_else(|| discovered(forwarder, number, held)),

@@ -75,11 +75,11 @@ impl Agent {
         node: &Eid,
         most: u64,
     ) -> Result<Load, Unfit> {
-        let held = self.bundles.get(&number).ok_or(Unfit::NotNow)?;
+        let held = self.core.stock.get(number).ok_or(Unfit::NotNow)?;
         let may_be_cut = held.head.may_be_cut() && !held.payload.is_empty();
         // A head nearly as long as a fragment would leave no room for payload.
         let has_room = |fragment: &u64| held.head.encoded_len() as u64 <= *fragment / 2;
-        let ahead = self.config.fragment.filter(|_| may_be_cut).filter(has_room);
+        let ahead = self.core.config.fragment.filter(|_| may_be_cut).filter(has_room);
         let most = ahead.map_or(most, |fragment| most.min(fragment));
         // A bundle never gets shorter in transit.
         if held.payload.len() > most && !may_be_cut {
@@ -87,12 +87,12 @@ impl Agent {
         }
         let copies = self.share(held, node).ok_or(Unfit::NotNow)?;
         let departure = Departure {
-            copies: matches!(self.config.routing, Routing::Spray { .. }).then_some(copies),
-            node: &self.config.node,
+            copies: matches!(self.core.config.routing, Routing::Spray { .. }).then_some(copies),
+            node: &self.core.config.node,
             age_ms: held.age_ms(now),
             custody: held.custody.as_ref().and_then(|custody| custody.number),
             hops: held.arrival.hops,
-            bounds: &self.config.limits.head,
+            bounds: &self.core.config.limits.head,
         };
         let head = held.head.departing(&departure);
         let tail = held.tail.len() as u64;
@@ -113,7 +113,7 @@ impl Agent {
         if room >= end - start {
             return Ok(Load { head: whole, part: Some((start, end)), copies });
         }
-        if room < self.config.limits.fragment_min.max(1) {
+        if room < self.core.config.limits.fragment_min.max(1) {
             return Err(Unfit::TooLong);
         }
         let end = start + room;
@@ -129,9 +129,9 @@ impl Agent {
         at: LinkRef,
         most: u64,
     ) -> Result<Load, Unfit> {
-        let len = self.bundles.get(&number).map_or(0, |held| held.payload.len());
+        let len = self.core.stock.get(number).map_or(0, |held| held.payload.len());
         // Half of a fragment: the last one may be shorter.
-        let is_busy = self.config.fragment.is_some_and(|fragment| {
+        let is_busy = self.core.config.fragment.is_some_and(|fragment| {
             len > fragment && self.forwarder.long_ones(at, fragment / 2) >= FRAGMENTS
         });
         if is_busy { Err(Unfit::NotNow) } else { self.load(now, number, node, most) }
@@ -140,7 +140,7 @@ impl Agent {
     /// Copies of a bundle given to a neighbour: half of them, or the last one if the neighbour is
     /// the destination. One where copies are not counted.
     fn share(&self, held: &Held, node: &Eid) -> Option<u32> {
-        match self.config.routing {
+        match self.core.config.routing {
             Routing::Static(_) | Routing::ContactGraph(..) | Routing::Epidemic => Some(1),
             Routing::Spray { .. } => {
                 // All parts of a copy go to the same neighbour, and count once.
@@ -157,8 +157,8 @@ impl Agent {
 
     /// Counts the copies being given to a neighbour.
     pub(super) fn give(&mut self, number: u64, node: &Eid, copies: u32) {
-        let Routing::Spray { .. } = self.config.routing else { return };
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Routing::Spray { .. } = self.core.config.routing else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         if !held.shares.contains_key(node) {
             held.shares.insert(node.clone(), copies);
             held.copies = held.copies.saturating_sub(copies);
@@ -172,7 +172,7 @@ impl Agent {
 
     /// Takes back copies that a neighbour did not receive.
     pub(super) fn take_again(&mut self, number: u64, node: &Eid) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let has_some = held.parts.contains_key(node)
             || held.sending.values().any(|sending| sending.to == *node);
         if !has_some && let Some(copies) = held.shares.remove(node) {
@@ -182,7 +182,7 @@ impl Agent {
 
     /// Removes a bundle from the queues of all neighbours but these.
     pub(super) fn withdraw(&mut self, number: u64, stays: impl Fn(&Eid) -> bool) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let priority = held.priority;
         held.queued.retain(|node, _| {
             let stays = stays(node);
@@ -195,7 +195,7 @@ impl Agent {
 
     /// Copies a bundle starts with at this node.
     pub(super) fn copies_of(&self, held: &Held, is_here: bool) -> u32 {
-        match self.config.routing {
+        match self.core.config.routing {
             Routing::Spray { copies } if is_here => copies.max(1),
             Routing::Static(_)
             | Routing::ContactGraph(..)
@@ -212,7 +212,7 @@ impl Agent {
         number: u64,
         Load { head, part, .. }: Load,
     ) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());
             return self.hand_over(at, tag, number, &head, payload, tail);
@@ -229,7 +229,7 @@ impl Agent {
                 let summing =
                     Summing { at, number, head, check, part: payload, file: None, read: 0, bytes };
                 self.summing.insert(tag, summing);
-                self.store.effects.open(Job::Sum { tag }, name, OpenMode::Read);
+                self.core.stock.store.effects.open(Job::Sum { tag }, name, OpenMode::Read);
             }
             (Content::File { .. } | Content::Bytes(_), Head::Six(_) | Head::Seven(_)) => {
                 if let Content::Bytes(bytes) = &payload {
@@ -252,10 +252,10 @@ impl Agent {
     ) {
         let head = head.encode().into();
         let mut bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
-        if self.config.persistent && bundle.payload.len() > ALWAYS_WHOLE {
+        if self.core.config.persistent && bundle.payload.len() > ALWAYS_WHOLE {
             bundle.identity = self.identity(&bundle, at, tag, number);
         }
-        self.command(at.layer, Command::Send { link: at.link, tag, bundle });
+        self.core.command(at.layer, Command::Send { link: at.link, tag, bundle });
     }
 
     /// Identity of a transmission over restarts.
@@ -266,8 +266,8 @@ impl Agent {
         tag: Tag,
         number: u64,
     ) -> Option<Identity> {
-        let secret = self.secret();
-        let held = self.bundles.get(&number)?;
+        let secret = self.core.stock.store.secret();
+        let held = self.core.stock.get(number)?;
         let to = &held.sending.get(&(at, tag))?.to;
         let number = secret.number_of(bundle, number, to);
         Some(Identity { number, resumes: held.is_restored })
@@ -276,7 +276,7 @@ impl Agent {
     /// Handles an opened file of an outgoing part, or a piece read from it.
     pub(super) fn summed(&mut self, now: Time, tag: Tag, result: EffectResult) {
         let Some(mut summing) = self.summing.remove(&tag) else { return };
-        let of = self.bundles.get(&summing.number);
+        let of = self.core.stock.bundles.get(&summing.number);
         let is_wanted = of.is_some_and(|held| held.sending.contains_key(&(summing.at, tag)));
         let Content::File { offset, len, .. } = summing.part else { return };
         let mut has_failed = false;
@@ -295,11 +295,16 @@ impl Agent {
         let left = len.saturating_sub(summing.read);
         if let Some(file) = summing.file {
             if is_wanted && !has_failed && left > 0 {
-                self.store.effects.read(Job::Sum { tag }, file, offset + summing.read, left);
+                self.core.stock.store.effects.read(
+                    Job::Sum { tag },
+                    file,
+                    offset + summing.read,
+                    left,
+                );
                 self.summing.insert(tag, summing);
                 return;
             }
-            self.store.effects.close(file);
+            self.core.stock.store.effects.close(file);
         }
         if !is_wanted {
             return;
@@ -323,7 +328,7 @@ impl Agent {
         number: u64,
         acknowledged: u64,
     ) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         let len = held.payload.len();
         let may_be_cut = matches!(held.head, Head::Six(_)) && held.head.may_be_cut();
         let Some(sending) = held.sending.get(&(at, tag)).filter(|_| may_be_cut) else { return };

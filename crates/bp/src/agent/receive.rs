@@ -10,6 +10,7 @@ use super::clock::ages;
 use super::head::Head;
 use super::held::Arrival;
 use super::intake::{Body, Fed, Filing, Giver, Intake, There};
+use super::shares::Account;
 use super::store::Job;
 use super::{Agent, Held, Indication, Limit, LinkRef, Priority, Reply};
 use crate::codec::bp7::{BundleFlags, Eid, Reason};
@@ -56,15 +57,15 @@ impl Agent {
                 self.sent(now, LinkRef { layer, link }, tag, outcome);
             }
             Event::PeerFault { link, what } => {
-                self.statistics.malformed += 1;
+                self.core.statistics.malformed += 1;
                 self.note(LinkRef { layer, link }, what);
             }
             Event::Refused { link, why } => {
-                self.statistics.refused += 1;
+                self.core.statistics.refused += 1;
                 match why {
                     Refusal::NotAcceptable => self.note_too_long(now, LinkRef { layer, link }),
                     Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
-                        self.user.limit_reached(Limit::Bytes);
+                        self.core.user.limit_reached(Limit::Bytes);
                     }
                 }
             }
@@ -75,7 +76,7 @@ impl Agent {
     /// Reports something of a peer that an operator should know.
     fn note(&mut self, at: LinkRef, what: &'static str) {
         let node = self.forwarder.node(at).cloned();
-        self.user.indicate(Indication::Notice { node, what });
+        self.core.user.indicate(Indication::Notice { node, what });
     }
 
     /// Reports once a minute that bundles come for which there never is room.
@@ -87,23 +88,23 @@ impl Agent {
 
     fn begins(&mut self, now: Time, origin: Origin, bytes: Option<u64>) {
         let Origin { layer, link, transfer } = origin;
-        let is_full = self.intakes.len() >= self.config.limits.incoming;
+        let is_full = self.intakes.len() >= self.core.config.limits.incoming;
         if is_full {
-            self.user.limit_reached(Limit::Incoming);
+            self.core.user.limit_reached(Limit::Incoming);
         }
         let giver = Giver::Layer { layer, link, transfer };
         let by = self.giver_node(giver);
-        let (account, bytes) = (Self::account(giver, by.clone()), bytes.unwrap_or(0));
-        if self.never_fits(&account, bytes) {
+        let (account, bytes) = (Account::new(giver, by.clone()), bytes.unwrap_or(0));
+        if account.never_fits(&self.core.config.limits, bytes) {
             self.note_too_long(now, LinkRef { layer, link });
             return self.refuse(origin, Refusal::NotAcceptable);
         }
-        if !self.restart.is_ready || is_full || !self.check_share(&account, bytes) {
+        if !self.core.stock.is_ready || is_full || !self.core.check_share(&account, bytes) {
             self.refuse(origin, Refusal::NoResources);
             return;
         }
-        let number = self.number();
-        self.shares.begin(number, account, bytes);
+        let number = self.core.number();
+        self.core.stock.shares.begin(number, account, bytes);
         self.intakes.transfers.insert((layer, transfer), number);
         let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
         intake.by = by;
@@ -120,8 +121,8 @@ impl Agent {
         else {
             return;
         };
-        let bounds = self.config.limits.head;
-        let received = self.shares.receive(number, bytes.len() as u64);
+        let bounds = self.core.config.limits.head;
+        let received = self.core.stock.shares.receive(number, bytes.len() as u64);
         if !self.reserve(now, number, received) {
             return;
         }
@@ -157,7 +158,7 @@ impl Agent {
     /// Rejects data that are not a valid bundle.
     fn reject_malformed(&mut self, number: u64) {
         if self.refuse_intake(number, Refusal::NotAcceptable).is_some() {
-            self.statistics.malformed += 1;
+            self.core.statistics.malformed += 1;
         }
     }
 
@@ -192,25 +193,25 @@ impl Agent {
 
     /// Chooses the place of a payload whose length is now known.
     pub(super) fn place(&mut self, number: u64) {
-        let limits = self.config.limits;
+        let limits = self.core.config.limits;
         let Some(intake) = self.intakes.get(number) else { return };
         let Some(len) = intake.head().map(Head::payload_len) else { return };
         if !matches!(intake.body, Body::Memory(_)) {
             return;
         }
         let is_short = len <= limits.inline as u64;
-        let in_memory = self.memory.saturating_add(self.intakes.memory);
+        let in_memory = self.core.stock.memory.saturating_add(self.intakes.memory);
         if is_short && in_memory.saturating_add(len as usize) <= limits.inline_total {
             return self.intakes.collect(number, len as usize);
         }
-        let name = self.store.file_name(number);
+        let name = self.core.stock.store.file_name(number);
         let waiting = VecDeque::new();
         let filing =
             Filing { name: name.clone(), file: None, waiting, unwritten: 0, syncing: false };
         if let Some(intake) = self.intakes.get_mut(number) {
             intake.body = Body::File(filing);
         }
-        self.store.effects.open(Job::Open { intake: number }, name, OpenMode::Truncate);
+        self.core.stock.store.effects.open(Job::Open { intake: number }, name, OpenMode::Truncate);
     }
 
     /// Stores a piece of a payload.
@@ -237,7 +238,7 @@ impl Agent {
                 };
                 filing.unwritten += piece.len();
                 match filing.file {
-                    Some(file) => self.store.write(number, file, offset, piece),
+                    Some(file) => self.core.stock.store.write(number, file, offset, piece),
                     None => filing.waiting.push_back((offset, piece)),
                 }
                 self.throttle(number);
@@ -248,14 +249,14 @@ impl Agent {
 
     /// Pauses a neighbour while too many bytes of one of its bundles wait for the store.
     fn throttle(&mut self, number: u64) {
-        let write_ahead = self.config.limits.write_ahead;
+        let write_ahead = self.core.config.limits.write_ahead;
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
         match intake.flow(write_ahead) {
             Some(true) => {
                 let is_first = self.intakes.hold_back(LinkRef { layer, link }, number);
                 if is_first {
-                    self.command(layer, Command::Pause { link });
+                    self.core.command(layer, Command::Pause { link });
                 }
             }
             Some(false) => self.let_flow(number),
@@ -269,7 +270,7 @@ impl Agent {
         intake.is_paused = false;
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
         if self.intakes.let_flow(LinkRef { layer, link }, number) {
-            self.command(layer, Command::Resume { link });
+            self.core.command(layer, Command::Resume { link });
         }
     }
 
@@ -281,7 +282,7 @@ impl Agent {
             }
             return;
         };
-        let bounds = self.config.limits.head;
+        let bounds = self.core.config.limits.head;
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let Some((name, end)) = file else {
             let fed = intake.feed_last(&bounds);
@@ -300,7 +301,7 @@ impl Agent {
 
     /// Finishes a completely received bundle once it is written and synced.
     pub(super) fn finish_if_written(&mut self, now: Time, number: u64) {
-        let persistent = self.config.persistent;
+        let persistent = self.core.config.persistent;
         let Some(intake) = self.intakes.get_mut(number) else { return };
         if !intake.is_whole {
             return;
@@ -309,7 +310,7 @@ impl Agent {
             let Some(file) = filing.file.filter(|_| filing.unwritten == 0) else { return };
             if persistent && !filing.syncing {
                 filing.syncing = true;
-                self.store.effects.sync(Job::Sync { intake: number }, file);
+                self.core.stock.store.effects.sync(Job::Sync { intake: number }, file);
                 return;
             }
             if persistent {
@@ -326,19 +327,21 @@ impl Agent {
             Err(error) => return self.fail_intake(now, number, error),
         };
         let Some(intake) = self.intakes.get_mut(number) else {
-            self.store.effects.close(opened);
-            self.store.delete(self.store.file_name(number));
+            self.core.stock.store.effects.close(opened);
+            self.core.stock.store.delete(self.core.stock.store.file_name(number));
             return;
         };
         match &mut intake.body {
             Body::File(filing) => {
                 filing.file = Some(opened);
                 for (offset, piece) in std::mem::take(&mut filing.waiting) {
-                    self.store.write(number, opened, offset, piece);
+                    self.core.stock.store.write(number, opened, offset, piece);
                 }
                 self.finish_if_written(now, number);
             }
-            Body::Memory(_) | Body::Whole(_) | Body::There(_) => self.store.effects.close(opened),
+            Body::Memory(_) | Body::Whole(_) | Body::There(_) => {
+                self.core.stock.store.effects.close(opened)
+            }
         }
     }
 
@@ -363,7 +366,7 @@ impl Agent {
 
     /// Reads the next part of a bundle, unless a read is pending or the store has fallen behind.
     pub(super) fn read_parts(&mut self, now: Time, number: u64) {
-        let most = self.config.limits.write_ahead;
+        let most = self.core.config.limits.write_ahead;
         let job = Job::Part { intake: number };
         loop {
             let Some(intake) = self.intakes.get_mut(number) else { return };
@@ -385,24 +388,24 @@ impl Agent {
                 }
                 (Some(Content::File { name, .. }), None) => {
                     parts.is_pending = true;
-                    return self.store.effects.open(job, name.clone(), OpenMode::Read);
+                    return self.core.stock.store.effects.open(job, name.clone(), OpenMode::Read);
                 }
                 (Some(Content::File { offset, len, .. }), Some((file, at))) => {
                     let left = offset.saturating_add(*len).saturating_sub(at);
                     if left > 0 {
                         parts.is_pending = true;
-                        return self.store.effects.read(job, file, at, left);
+                        return self.core.stock.store.effects.read(job, file, at, left);
                     }
                     parts.reading = None;
                     parts.left.pop_front();
-                    self.store.effects.close(file);
+                    self.core.stock.store.effects.close(file);
                 }
             }
         }
     }
 
     fn feed_part(&mut self, number: u64, bytes: &Bytes) {
-        let bounds = self.config.limits.head;
+        let bounds = self.core.config.limits.head;
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let fed = intake.feed(bytes, &bounds);
         if !self.take(number, fed) {
@@ -414,7 +417,7 @@ impl Agent {
     pub(super) fn part_done(&mut self, now: Time, number: u64, result: EffectResult) {
         let intake = self.intakes.get_mut(number);
         let Some((body, parts)) = intake.and_then(|it| Some((&it.body, it.parts.as_mut()?))) else {
-            return self.store.effects.close_orphan(&result);
+            return self.core.stock.store.effects.close_orphan(&result);
         };
         parts.is_pending = false;
         let Some(Content::File { offset, len, .. }) = parts.left.front() else { return };
@@ -451,46 +454,46 @@ impl Agent {
     /// Reports that the store did not take a bundle.
     pub(super) fn on_store_failure(&mut self, error: EffectError) {
         if error == EffectError::NoSpace {
-            self.user.limit_reached(Limit::Bytes);
+            self.core.user.limit_reached(Limit::Bytes);
         } else {
-            self.user.indicate(Indication::StoreFailed(error));
+            self.core.user.indicate(Indication::StoreFailed(error));
         }
     }
 
     /// Discards a partly received bundle, and its file.
     pub(super) fn drop_intake(&mut self, number: u64) {
         self.let_flow(number);
-        self.shares.end(number);
+        self.core.stock.shares.end(number);
         let Some(intake) = self.intakes.remove(number) else { return };
-        intake.open_files().for_each(|file| self.store.effects.close(file));
+        intake.open_files().for_each(|file| self.core.stock.store.effects.close(file));
         for name in intake.read_from.iter().chain(intake.leaves()) {
-            self.store.delete(name.clone());
+            self.core.stock.store.delete(name.clone());
         }
-        self.user.limit_left(Limit::Incoming);
+        self.core.user.limit_left(Limit::Incoming);
     }
 
     /// Finishes the reception of a bundle.
     pub(super) fn finish_intake(&mut self, now: Time, number: u64) {
         self.let_flow(number);
-        self.shares.end(number);
+        self.core.stock.shares.end(number);
         let Some(mut intake) = self.intakes.remove(number) else { return };
-        self.user.limit_left(Limit::Incoming);
+        self.core.user.limit_left(Limit::Incoming);
         if let Giver::Layer { layer, transfer, .. } = intake.giver {
             self.intakes.transfers.remove(&(layer, transfer));
         }
-        intake.open_files().for_each(|file| self.store.effects.close(file));
-        let (bounds, id) = (self.config.limits.head, intake.id());
+        intake.open_files().for_each(|file| self.core.stock.store.effects.close(file));
+        let (bounds, id) = (self.core.config.limits.head, intake.id());
         let Some((head, tail)) = intake.finish(&bounds) else {
-            self.statistics.malformed += 1;
+            self.core.statistics.malformed += 1;
             if let Some(name) = intake.leaves() {
-                self.store.delete(name.clone());
+                self.core.stock.store.delete(name.clone());
             }
             let refused = Reply::Refused(Refusal::NotAcceptable);
             return self.reply(intake.giver, id, refused);
         };
         let (payload, owns_file) = intake.content(&head);
         if let Some(name) = intake.read_from.take() {
-            self.store.delete(name);
+            self.core.stock.store.delete(name);
         }
         let by = self.begun_by(&intake);
         if intake.secured.is_none() && self.is_to_be_secured(&head) {
@@ -503,7 +506,7 @@ impl Agent {
             }
         };
         let max = self.lifetime_max(&head, intake.giver, by.as_ref());
-        let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
+        let (age_ms, expires) = ages(&head, now, self.core.clock(), max, &bounds);
         let from = head.previous_node(&bounds);
         let content = Held::new(head, tail, payload, owns_file);
         let arrival = Arrival {
@@ -520,17 +523,17 @@ impl Agent {
     fn judge(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         let verdict = if giver == Giver::Fragments {
             // It may have come whole in the meantime.
-            if self.knows(&held.key()) { Err(None) } else { Ok(()) }
+            if self.core.stock.knows(&held.key()) { Err(None) } else { Ok(()) }
         } else if giver.is_here() {
             Ok(())
         } else {
-            self.statistics.received += 1;
+            self.core.statistics.received += 1;
             self.weigh(now, &mut held, giver)
         };
         match verdict {
             Ok(()) => self.admit(now, number, held, giver),
             Err(reply) => {
-                self.leave_content(&held);
+                self.core.leave_content(&held);
                 if let Some(reply) = reply {
                     self.reply(giver, Some(held.id()), reply);
                 }
@@ -551,14 +554,15 @@ impl Agent {
         if let (Some((offset, len)), Some(total)) = (key.fragment, total)
             && offset.checked_add(len).is_none_or(|end| end > total)
         {
-            self.statistics.malformed += 1;
+            self.core.statistics.malformed += 1;
             return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
         }
         let known = self.repeats(held);
         if let (None, Some(before)) = (known, self.returns_of(held)) {
             self.take_returned(held, before.0, before.1)?;
-        } else if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
-            self.statistics.duplicates += 1;
+        } else if known.is_some() || self.core.stock.gone.contains(&key) || self.is_redundant(held)
+        {
+            self.core.statistics.duplicates += 1;
             // A copy of an unsafe bundle is not safe either: both get the same reply.
             if known.is_some_and(|number| self.intakes.add_giver(number, giver)) {
                 return Err(None);
@@ -576,14 +580,14 @@ impl Agent {
         if held.expires <= now {
             return Err(Some(self.delete_late(now, held)));
         }
-        let (account, _) = self.share_of(held);
-        if !self.check_share(&account, held.bytes()) || !self.check_place(held) {
+        let (account, _) = self.core.share_of(held);
+        if !self.core.check_share(&account, held.bytes()) || !self.check_place(held) {
             return Err(Some(Reply::Refused(Refusal::NoResources)));
         }
         if let Some(violation) = self.fault_of_six(&held.head, false) {
             return Err(Some(self.discard_violating(now, held, violation)));
         }
-        let bounds = self.config.limits.head;
+        let bounds = self.core.config.limits.head;
         let unknown = held.head.process_unknown(&mut held.tail, &bounds);
         if unknown.deletes {
             self.report_arrival(now, held);
@@ -605,7 +609,7 @@ impl Agent {
     }
 
     fn delete_arrived(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
-        self.statistics.deleted += 1;
+        self.core.statistics.deleted += 1;
         self.note_discard(now, held, None, reason);
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded
@@ -616,9 +620,14 @@ impl Agent {
     /// repetition, unless its hop count is higher than when it was sent. Each transmission adds at
     /// most one hop, however many copies come. After too many of them the giver keeps the copy.
     fn note_copy(&mut self, copy: &Held) -> Reply {
-        let limits = &self.config.limits;
-        let is_last = self.is_copying() || self.is_for_us(copy.destination());
-        let held = self.by_key.get(&copy.key()).and_then(|number| self.bundles.get_mut(number));
+        let limits = &self.core.config.limits;
+        let is_last = self.is_copying() || self.core.is_for_us(copy.destination());
+        let held = self
+            .core
+            .stock
+            .by_key
+            .get(&copy.key())
+            .and_then(|number| self.core.stock.bundles.get_mut(number));
         let Some(held) = held.filter(|held| !is_last && held.was_elsewhere(copy, &limits.head))
         else {
             return Reply::NotNeeded;
@@ -638,11 +647,11 @@ impl Agent {
     /// Deletes a bundle that arrived after its lifetime, with a report if requested, as if it had
     /// expired here; the reply to its giver.
     fn delete_late(&mut self, now: Time, held: &Held) -> Reply {
-        self.statistics.expired += 1;
-        let reason = self.end_of_life(now, held);
+        self.core.statistics.expired += 1;
+        let reason = self.core.end_of_life(now, held);
         self.report_arrival(now, held);
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
-        self.user.indicate(Indication::Deleted { id: held.id(), reason });
+        self.core.user.indicate(Indication::Deleted { id: held.id(), reason });
         Reply::NotNeeded
     }
 

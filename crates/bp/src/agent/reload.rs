@@ -6,9 +6,9 @@ use engine::Time;
 
 use super::super::layer::Command;
 use super::super::routes::Router;
-use super::admission::Account;
 use super::config::{Config, Entry, Routing};
 use super::next_hop::Planned;
+use super::shares::Account;
 use super::{Agent, LinkRef};
 use crate::codec::bp7::Eid;
 
@@ -20,9 +20,9 @@ impl Agent {
         self.leave_routes();
         // Rules and aliases decide whose share a bundle takes.
         for ((account, rule), bytes) in self.shares_held() {
-            self.shares.release(&account, rule, bytes);
+            self.core.stock.shares.release(&account, rule, bytes);
         }
-        let before = &mut self.config;
+        let before = &mut self.core.config;
         *before = Config {
             node: before.node.clone(),
             clock: before.clock,
@@ -33,7 +33,7 @@ impl Agent {
             ..config
         };
         for ((account, rule), bytes) in self.shares_held() {
-            self.shares.hold(account, rule, bytes);
+            self.core.stock.shares.hold(account, rule, bytes);
         }
         self.open_links(was_planned);
         self.plan_changed(now);
@@ -47,17 +47,17 @@ impl Agent {
         links: BTreeMap<LinkRef, Eid>,
         discovered: BTreeSet<LinkRef>,
     ) {
-        let former = std::mem::replace(&mut self.config.links, links);
-        for at in former.keys().filter(|&at| !self.config.links.contains_key(at)) {
+        let former = std::mem::replace(&mut self.core.config.links, links);
+        for at in former.keys().filter(|&at| !self.core.config.links.contains_key(at)) {
             self.forwarder.set_open(*at, false);
         }
         self.forwarder.set_discovered(discovered);
         if self.is_planned() {
             return self.contacts(now);
         }
-        for at in self.config.links.keys().filter(|&at| !former.contains_key(at)) {
+        for at in self.core.config.links.keys().filter(|&at| !former.contains_key(at)) {
             self.forwarder.set_open(*at, true);
-            self.commands.push_back((at.layer, Command::Open { link: at.link }));
+            self.core.commands.push_back((at.layer, Command::Open { link: at.link }));
         }
         self.dispatch_again(now);
     }
@@ -65,7 +65,7 @@ impl Agent {
     /// Replaces the static routes, and routes all bundles again; no effect where bundles are copied.
     pub fn set_routes(&mut self, now: Time, entries: Vec<Entry>) {
         self.leave_routes();
-        match &mut self.config.routing {
+        match &mut self.core.config.routing {
             Routing::Static(before) | Routing::ContactGraph(_, before) => *before = entries,
             Routing::Epidemic | Routing::Spray { .. } => {}
         }
@@ -82,25 +82,30 @@ impl Agent {
             return None;
         }
         self.leave_routes();
-        let Routing::ContactGraph(router, _) = &mut self.config.routing else { return None };
+        let Routing::ContactGraph(router, _) = &mut self.core.config.routing else { return None };
         let result = change(router);
         self.plan_changed(now);
         Some(result)
     }
 
     fn shares_held(&self) -> Vec<((Account, Option<usize>), u64)> {
-        self.bundles.values().map(|held| (self.share_of(held), held.bytes())).collect()
+        self.core
+            .stock
+            .bundles
+            .values()
+            .map(|held| (self.core.share_of(held), held.bytes()))
+            .collect()
     }
 
     pub(super) const fn is_planned(&self) -> bool {
-        matches!(self.config.routing, Routing::ContactGraph(..))
+        matches!(self.core.config.routing, Routing::ContactGraph(..))
     }
 
     /// Takes all bundles out of the queues, so that they wait for a route. Transmissions go on.
     fn leave_routes(&mut self) {
-        let numbers: Vec<u64> = self.bundles.keys().copied().collect();
+        let numbers: Vec<u64> = self.core.stock.all();
         for number in numbers {
-            let Some(held) = self.bundles.get_mut(&number) else { continue };
+            let Some(held) = self.core.stock.get_mut(number) else { continue };
             for (_, sending) in held.sending.iter_mut() {
                 sending.route = None;
             }
@@ -122,16 +127,16 @@ impl Agent {
         if was_planned && self.is_planned() {
             return;
         }
-        let links: Vec<LinkRef> = self.config.links.keys().copied().collect();
+        let links: Vec<LinkRef> = self.core.config.links.keys().copied().collect();
         for at in links {
             if self.forwarder.set_open(at, true) && was_planned {
-                self.commands.push_back((at.layer, Command::Open { link: at.link }));
+                self.core.commands.push_back((at.layer, Command::Open { link: at.link }));
             }
         }
     }
 
     fn plan_changed(&mut self, now: Time) {
-        self.planned = Planned::new(&self.config);
+        self.planned = Planned::new(&self.core.config);
         let failed = self.forwarder.failed.clone();
         self.look_at_plan(now);
         for node in failed {

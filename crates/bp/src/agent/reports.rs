@@ -51,13 +51,13 @@ impl Agent {
     ) {
         if let Some(count) = self.discards.count(now, rule, reason) {
             let (id, by) = (held.id(), held.arrival.by.clone());
-            self.user.indicate(Indication::Discarded { id, by, rule, reason, count });
+            self.core.user.indicate(Indication::Discarded { id, by, rule, reason, count });
         }
     }
 
     /// Reports a deletion, if requested or if this node has custody (RFC 5050 §5.13).
     pub(super) fn report_deletion(&mut self, now: Time, number: u64, reason: Reason) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         let flag = BundleFlags::REPORT_DELETION;
         if held.custody.is_some() || held.requests(flag) {
             let held = held.clone();
@@ -67,7 +67,7 @@ impl Agent {
 
     /// Sends a status report on a held bundle, if requested.
     pub(super) fn report(&mut self, now: Time, number: u64, flag: BundleFlags, reason: Reason) {
-        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(held) = self.core.stock.get(number) else { return };
         if held.requests(flag) {
             let held = held.clone();
             self.report_of(now, &held, flag, reason);
@@ -96,7 +96,7 @@ impl Agent {
 
     fn report_unasked(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
         let head = &held.head;
-        let policy = self.config.reports;
+        let policy = self.core.config.reports;
         let wanted = match flag {
             BundleFlags::REPORT_RECEPTION => policy.reception,
             BundleFlags::REPORT_FORWARDING => policy.forwarding,
@@ -129,7 +129,7 @@ impl Agent {
         let (source, fragment) = (held.head.source().clone(), held.key().fragment);
         let Head::Six(six) = &held.head else {
             let time =
-                self.clock().dtn_time(now).filter(|_| held.requests(BundleFlags::STATUS_TIME));
+                self.core.clock().dtn_time(now).filter(|_| held.requests(BundleFlags::STATUS_TIME));
             let asserted = time.map_or(Status::Asserted, Status::At);
             let status = |of| if of == flag { asserted } else { Status::NotAsserted };
             let report = StatusReport {
@@ -165,7 +165,7 @@ impl Agent {
 
     /// The time in the format of version 6; 0 from a node without a clock.
     pub(super) fn dtn_time_six(&self, now: Time) -> DtnTime {
-        let ms = self.clock().dtn_time(now).unwrap_or(0);
+        let ms = self.core.clock().dtn_time(now).unwrap_or(0);
         DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
     }
 
@@ -190,7 +190,7 @@ impl Agent {
         lifetime_ms: u64,
         bytes: Vec<u8>,
     ) {
-        if !self.check_room(bytes.len() as u64 + 256) {
+        if !self.core.check_room(bytes.len() as u64 + 256) {
             return;
         }
         // In version 6 a neighbour may keep and lose a fragment, and records have no custodian.
@@ -205,7 +205,7 @@ impl Agent {
             lifetime: Duration::from_millis(lifetime_ms),
             ..SendRequest::new(to.clone(), bytes)
         };
-        if let Ok(head) = self.head(now, self.config.node.clone(), &request)
+        if let Ok(head) = self.head(now, self.core.config.node.clone(), &request)
             && self.fault_of_six(&head, true).is_none()
         {
             self.begin(now, Giver::Agent, head, request.payload, false);

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use crate::codec::bp7::BundleId;
 
 use super::Agent;
-use super::record::{Record, RequestRecord};
-use super::store::Job;
+use super::record::RequestRecord;
 
 /// A request that sent a bundle.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ impl Requests {
     }
 
     /// Forgets the request of a bundle. Returns the number of its record.
-    fn forget(&mut self, bundle: u64) -> Option<u64> {
+    pub(super) fn forget(&mut self, bundle: u64) -> Option<u64> {
         let (key, record) = self.by_bundle.remove(&bundle)?;
         if self.by_key.get(&key).is_some_and(|done| done.bundle == bundle) {
             self.by_key.remove(&key);
@@ -49,26 +48,6 @@ impl Agent {
     /// Bundle that an earlier request with this key sent, as long as it is held or remembered.
     #[must_use]
     pub fn sent_for(&self, key: u128) -> Option<BundleId> {
-        self.requests.by_key.get(&key).map(|done| done.id.clone())
-    }
-
-    /// Records the request of a bundle that is about to be stored.
-    pub(super) fn note_request(&mut self, bundle: u64, key: u128, id: BundleId) {
-        let request = RequestRecord { key, bundle, id };
-        let mut record = 0;
-        if self.config.persistent {
-            record = self.number();
-            self.store.put(Job::Forget, record, Record::Request(request.clone()).encode());
-        }
-        self.requests.insert(record, request);
-    }
-
-    /// Forgets the request of a bundle that is no longer held or remembered.
-    pub(super) fn forget_request(&mut self, bundle: u64) {
-        if let Some(record) = self.requests.forget(bundle)
-            && self.config.persistent
-        {
-            self.store.remove(record);
-        }
+        self.core.stock.requests.by_key.get(&key).map(|done| done.id.clone())
     }
 }

@@ -14,7 +14,7 @@ use crate::codec::bpsec::INTEGRITY;
 impl Agent {
     /// Whether a bundle's security is to be processed; fragments are processed after reassembly.
     pub(super) fn is_to_be_secured(&self, head: &Head) -> bool {
-        let policy = &self.config.security;
+        let policy = &self.core.config.security;
         matches!(head, Head::Seven(_))
             && head.fragment().is_none()
             && policy.concerns(head.source(), head.destination())
@@ -28,12 +28,12 @@ impl Agent {
         if !is_from_here {
             roles.extend([Role::Verifier, Role::Acceptor]);
         }
-        if !self.is_for_us(head.destination()) {
+        if !self.core.is_for_us(head.destination()) {
             roles.push(Role::Source);
         }
         let has = |kind: u64| six.blocks().iter().any(|block| u64::from(block.kind()) == kind);
         let between = (head.source(), head.destination());
-        self.config.security.check_unprotected(&roles, between, has).err()
+        self.core.config.security.check_unprotected(&roles, between, has).err()
     }
 
     /// Processes the security of a bundle that was received under a number, and that a neighbour
@@ -51,7 +51,7 @@ impl Agent {
         if let (false, Some(reason)) = (giver.is_here(), self.rejects(&head, false)) {
             let mut held = Held::new(head, Bytes::new(), payload, owns_file);
             held.arrival.by = by;
-            self.leave_content(&held);
+            self.core.leave_content(&held);
             let reply = self.discard_arrived(now, &held, reason);
             return self.reply(giver, Some(held.id()), reply);
         }
@@ -63,16 +63,16 @@ impl Agent {
             Content::File { name, .. } => name.clone(),
         };
         let owned = owns_file.then_some(name);
-        if payload.len() > self.config.security.payload_max {
+        if payload.len() > self.core.config.security.payload_max {
             if let Some(name) = owned {
-                self.store.delete(name);
+                self.core.stock.store.delete(name);
             }
             let id = head.key().id();
             self.reply(giver, Some(id), Reply::Refused(Refusal::NotAcceptable));
             return self.join_refused(now, number);
         }
         let received = number;
-        let number = self.number();
+        let number = self.core.number();
         self.joins.renumber(received, number);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
         (intake.by, intake.parts) = (by, Some(payload.into()));
@@ -111,8 +111,8 @@ impl Agent {
         giver: Giver,
     ) -> Result<Vec<u32>, Violation> {
         let destination = opened.head.primary().destination.clone();
-        let is_for_us = self.is_for_us(&destination);
-        let (policy, node) = (&self.config.security, &self.config.node);
+        let is_for_us = self.core.is_for_us(&destination);
+        let (policy, node) = (&self.core.config.security, &self.core.config.node);
         let (mut signed, mut passed) = (Vec::new(), Vec::new());
         if !giver.is_here() || giver == Giver::Fragments {
             if !is_for_us {
@@ -123,12 +123,12 @@ impl Agent {
         if is_for_us {
             return Ok(passed);
         }
-        opened.restore_crcs(&signed, self.config.crc.payload)?;
+        opened.restore_crcs(&signed, self.core.config.crc.payload)?;
         policy.protect(opened, node, &mut self.vectors)?;
         // A primary block has a CRC, or is signed (RFC 9171 §4.3.1).
         let primary = opened.head.primary();
         if primary.crc == CrcType::None && !opened.protects(INTEGRITY, 0) {
-            let crc = self.config.crc.primary;
+            let crc = self.core.config.crc.primary;
             opened.set_primary(bp7::Primary { crc, ..primary.clone() })?;
         }
         Ok(passed)
@@ -161,7 +161,7 @@ impl Agent {
             Giver::User { .. } => {
                 self.count_violation(now, &held, violation);
                 let (id, reason) = (held.id(), violation.fault.reason());
-                self.user.indicate(super::Indication::Deleted { id, reason });
+                self.core.user.indicate(super::Indication::Deleted { id, reason });
             }
             Giver::Agent => self.count_violation(now, &held, violation),
         }
@@ -182,8 +182,8 @@ impl Agent {
     }
 
     fn count_violation(&mut self, now: Time, held: &Held, violation: Violation) {
-        self.statistics.deleted += 1;
-        self.statistics.insecure += 1;
+        self.core.statistics.deleted += 1;
+        self.core.statistics.insecure += 1;
         self.note_discard(now, held, violation.rule, violation.fault.reason());
     }
 }

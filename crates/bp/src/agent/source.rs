@@ -9,6 +9,7 @@ use super::super::layer::Content;
 use super::head::Head;
 use super::intake::{Body, Fed, Giver, Intake, There};
 use super::record::Record;
+use super::shares::Account;
 use super::store::Job;
 use super::{Agent, Limit, Priority, RequestError, Version};
 use crate::codec::bp6;
@@ -91,8 +92,8 @@ impl Agent {
         if request.destination.is_none() {
             return Err(RequestError::NoDestination);
         }
-        let source = request.source.clone().unwrap_or_else(|| self.config.node.clone());
-        if !source.is_none() && !self.is_ours(&source) {
+        let source = request.source.clone().unwrap_or_else(|| self.core.config.node.clone());
+        if !source.is_none() && !self.core.is_ours(&source) {
             return Err(RequestError::NotOurs);
         }
         let local = [&source, request.report_to.as_ref().unwrap_or(&Eid::None)];
@@ -100,14 +101,14 @@ impl Agent {
             let why = "ipn:!.N is an endpoint of any node, and leaves none";
             return Err(RequestError::Conflict(why));
         }
-        if !self.config.versions.contains(&request.version) {
+        if !self.core.config.versions.contains(&request.version) {
             return Err(RequestError::Conflict("this node has no bundles of this version"));
         }
-        if !self.restart.is_ready {
+        if !self.core.stock.is_ready {
             return Err(RequestError::NotReady);
         }
-        if self.intakes.len() >= self.config.limits.incoming {
-            self.user.limit_reached(Limit::Incoming);
+        if self.intakes.len() >= self.core.config.limits.incoming {
+            self.core.user.limit_reached(Limit::Incoming);
             return Err(RequestError::Full);
         }
         let head = self.head(now, source, &request)?;
@@ -116,30 +117,36 @@ impl Agent {
             return Err(RequestError::Conflict(why));
         }
         self.check_length(&head, &request)?;
-        if !self.check_room(request.payload.len()) {
+        if !self.core.check_room(request.payload.len()) {
             return Err(RequestError::Full);
         }
         let id = head.key().id();
         let giver = Giver::User { priority: request.priority, key: request.key };
-        self.statistics.sourced += 1;
+        self.core.statistics.sourced += 1;
         self.begin(now, giver, head, request.payload, request.owns_file);
         Ok(id)
     }
 
     /// Whether there is room for a bundle with a payload of `len` bytes now.
     pub fn takes(&self, len: u64) -> bool {
-        let limits = self.config.limits;
-        self.restart.is_ready
+        let limits = self.core.config.limits;
+        self.core.stock.is_ready
             && self.intakes.len() < limits.incoming
-            && self.kept() < limits.bundles
-            && self.bytes.saturating_add(self.shares.reserved()).saturating_add(len) <= limits.bytes
+            && self.core.stock.kept() < limits.bundles
+            && self
+                .core
+                .stock
+                .bytes
+                .saturating_add(self.core.stock.shares.reserved())
+                .saturating_add(len)
+                <= limits.bytes
     }
 
     /// Whether such a bundle could ever be held, including in memory for its security.
     fn check_length(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
         let is_read = self.is_to_be_secured(head);
-        let secured = if is_read { self.config.security.payload_max } else { u64::MAX };
-        let held = self.config.limits.bytes.saturating_sub(head.encoded_len() as u64);
+        let secured = if is_read { self.core.config.security.payload_max } else { u64::MAX };
+        let held = self.core.config.limits.bytes.saturating_sub(head.encoded_len() as u64);
         let most = secured.min(held);
         if request.payload.len() > most {
             return Err(RequestError::TooLong { most });
@@ -161,7 +168,7 @@ impl Agent {
     }
 
     fn report_to(&self, request: &SendRequest) -> Eid {
-        request.report_to.clone().unwrap_or_else(|| self.config.node.clone())
+        request.report_to.clone().unwrap_or_else(|| self.core.config.node.clone())
     }
 
     fn head_of_seven(
@@ -176,7 +183,7 @@ impl Agent {
         let creation = self.creation(now);
         let primary = Primary {
             flags: request.flags,
-            crc: self.config.crc.primary,
+            crc: self.core.config.crc.primary,
             destination: request.destination.clone(),
             source,
             report_to: self.report_to(request),
@@ -188,7 +195,7 @@ impl Agent {
             return Err(RequestError::Conflict(conflict));
         }
         let blocks = self.first_blocks(creation.time_ms == 0, request.hop_limit);
-        let crc = self.config.crc.payload;
+        let crc = self.core.config.crc.payload;
         let payload = Payload { flags: BlockFlags::default(), crc, len: request.payload.len() };
         bp7::Head::new(primary, blocks, payload)
             .map(Into::into)
@@ -205,7 +212,7 @@ impl Agent {
             return Err(RequestError::Conflict("bundles of version 6 have no hop limit"));
         }
         let report_to = self.report_to(request);
-        let named = [&request.destination, &source, &report_to, &self.config.node];
+        let named = [&request.destination, &source, &report_to, &self.core.config.node];
         if named.iter().any(|eid| has_allocator(eid)) {
             let why = "endpoints with an allocator are not for version 6 (RFC 9758 §7.4)";
             return Err(RequestError::Conflict(why));
@@ -213,7 +220,7 @@ impl Agent {
         // If all endpoints are numbers, no dictionary is needed (RFC 6260 §2.2).
         let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
         let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
-        if self.config.clock.is_none() {
+        if self.core.config.clock.is_none() {
             let why = "bundles of version 6 carry their creation time, and this node has no clock";
             return Err(RequestError::Conflict(why));
         }
@@ -258,7 +265,7 @@ impl Agent {
     /// Extension blocks of a bundle created here.
     fn first_blocks(&self, without_time: bool, hop_limit: Option<u8>) -> Vec<Block> {
         let age = without_time.then_some(Extension::BundleAge { age_ms: 0 });
-        let hops = hop_limit.or(self.config.hop_limit).map(|limit| {
+        let hops = hop_limit.or(self.core.config.hop_limit).map(|limit| {
             Extension::HopCount(HopCount { limit: u64::from(limit.max(1)), count: 0 })
         });
         let extensions = age.into_iter().chain(hops).zip(2..);
@@ -271,11 +278,11 @@ impl Agent {
 
     /// Creation timestamp of a new bundle (RFC 9171 §4.2.7).
     fn creation(&mut self, now: Time) -> CreationTimestamp {
-        let time_ms = self.clock().dtn_time(now).unwrap_or(0);
-        let (creation, used) = self.numbers.create(time_ms);
-        if let Some(used) = used.filter(|_| self.config.persistent) {
+        let time_ms = self.core.clock().dtn_time(now).unwrap_or(0);
+        let (creation, used) = self.core.stock.numbers.create(time_ms);
+        if let Some(used) = used.filter(|_| self.core.config.persistent) {
             // Bundles have numbers from 1 on.
-            self.store.put(Job::Used, 0, Record::Used(used).encode());
+            self.core.stock.store.put(Job::Used, 0, Record::Used(used).encode());
         }
         creation
     }
@@ -292,7 +299,7 @@ impl Agent {
         match payload {
             Content::Bytes(bytes) => {
                 let body = Body::Memory(BytesMut::new());
-                let number = self.number();
+                let number = self.core.number();
                 self.begin_under(now, number, Intake::with_head(giver, body, head), &bytes);
             }
             Content::File { name, offset, len } => {
@@ -300,8 +307,8 @@ impl Agent {
                 let mut intake = Intake::with_head(giver, Body::There(there), head);
                 intake.is_whole = true;
                 intake.parts = Some(Content::File { name, offset, len }.into());
-                let number = self.number();
-                self.shares.begin(number, Self::account(giver, None), len);
+                let number = self.core.number();
+                self.core.stock.shares.begin(number, Account::new(giver, None), len);
                 self.intakes.insert(number, intake);
                 self.read_parts(now, number);
             }
@@ -316,11 +323,11 @@ impl Agent {
         mut intake: Intake,
         payload: &Bytes,
     ) {
-        let bounds = self.config.limits.head;
+        let bounds = self.core.config.limits.head;
         let fed = intake.feed(payload, &bounds);
         intake.is_whole = true;
-        let account = Self::account(intake.giver, intake.by.clone());
-        self.shares.begin(number, account, payload.len() as u64);
+        let account = Account::new(intake.giver, intake.by.clone());
+        self.core.stock.shares.begin(number, account, payload.len() as u64);
         self.intakes.insert(number, intake);
         self.place(number);
         if let Fed::Payload(Some((offset, piece))) = fed {

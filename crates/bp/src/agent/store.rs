@@ -7,10 +7,13 @@ use bytes::Bytes;
 use engine::{
     EffectError, EffectResult, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
 };
+use sha2::{Digest as _, Sha256};
 
 use super::super::arrivals::OF_LAYERS;
-use super::super::layer::Tag;
+use super::super::layer::{Outgoing, Tag};
 use super::forwarder::{REST, REST_MAX};
+use super::record::Record;
+use crate::codec::bp7::Eid;
 use crate::effects::Effects;
 
 /// Purpose of an effect.
@@ -65,6 +68,34 @@ struct Going {
     is_emptied: bool,
 }
 
+/// Secret from which the numbers of transmissions are derived. Whoever knows the number of a
+/// session can disturb it (RFC 5326 §9.1).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Secret {
+    value: u64,
+    is_recorded: bool,
+}
+
+impl Secret {
+    /// Number of the transmission of these bytes, of the stored bundle with this number, to a node.
+    ///
+    /// The payload need not be read: a stored bundle has one. Another bundle may have the same
+    /// head, if it has no source, or came back here.
+    pub(super) fn number_of(self, bundle: &Outgoing, stored: u64, to: &Eid) -> u64 {
+        let mut sum = Sha256::new();
+        for number in [self.value, stored, bundle.payload.len(), bundle.head.len() as u64] {
+            sum.update(number.to_be_bytes());
+        }
+        for part in [&bundle.head, &bundle.tail] {
+            sum.update(part);
+        }
+        sum.update(to.to_string());
+        let sum: [u8; 32] = sum.finalize().into();
+        let (number, _) = sum.split_first_chunk().expect("a hash has more than 8 bytes");
+        u64::from_be_bytes(*number)
+    }
+}
+
 /// Queued and pending effects.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -78,10 +109,11 @@ pub(super) struct Store {
     pub(super) unstored: BTreeMap<u64, EffectError>,
     /// Back-off after the next refusal.
     rest: Duration,
+    secret: Secret,
 }
 
 impl Store {
-    pub(super) fn new(directory: FileName) -> Self {
+    pub(super) fn new(directory: FileName, secret: u64) -> Self {
         Self {
             directory,
             effects: Effects::default(),
@@ -89,6 +121,7 @@ impl Store {
             refused: BTreeSet::new(),
             unstored: BTreeMap::new(),
             rest: REST,
+            secret: Secret { value: secret, is_recorded: false },
         }
     }
 
@@ -212,9 +245,20 @@ impl Store {
         self.effects.index(job, IndexRequest::Put { key: self.key(number), value });
     }
 
-    /// Stores the secret of the agent.
-    pub(super) fn put_secret(&mut self, value: Bytes) {
-        self.effects.index(Job::Forget, IndexRequest::Put { key: self.secret_key(), value });
+    /// The secret, which is recorded when it is first used.
+    pub(super) fn secret(&mut self) -> Secret {
+        if !self.secret.is_recorded {
+            self.secret.is_recorded = true;
+            let value = Record::Secret(self.secret.value).encode();
+            let key = self.secret_key();
+            self.effects.index(Job::Forget, IndexRequest::Put { key, value });
+        }
+        self.secret
+    }
+
+    /// Continues with the secret of an earlier run.
+    pub(super) const fn resume_secret(&mut self, value: u64) {
+        self.secret = Secret { value, is_recorded: true };
     }
 
     /// Key of the record of the secret.

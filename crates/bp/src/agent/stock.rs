@@ -1,0 +1,358 @@
+//! Bundles of an agent, and the settings and outputs that its decisions share.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
+
+use engine::{Time, Timers};
+use session::User;
+
+use super::clock::{Clock, Life};
+use super::deliver::Users;
+use super::gone::{Gone, Left};
+use super::head::{Head, Key};
+use super::held::Held;
+use super::numbers::Numbers;
+use super::record::{HeldRecord, Payload, Record, RequestRecord};
+use super::requests::Requests;
+use super::shares::{Account, Shares};
+use super::store::{Apart, Job, Store};
+use super::{Alarm, Config, Indication, Limit, Statistics};
+use crate::codec::bp7::{BundleId, Eid, Reason};
+use crate::layer::{Command, Content};
+
+/// Bundles in the store, and those that were there.
+#[derive(Debug)]
+pub(super) struct Stock {
+    pub(super) bundles: BTreeMap<u64, Box<Held>>,
+    pub(super) by_key: BTreeMap<Key, u64>,
+    by_expiry: BTreeSet<(Time, u64)>,
+    pub(super) gone: Gone,
+    pub(super) requests: Requests,
+    pub(super) shares: Shares,
+    /// Bytes in the store.
+    pub(super) bytes: u64,
+    /// Bytes in memory.
+    pub(super) memory: usize,
+    pub(super) numbers: Numbers,
+    pub(super) store: Store,
+    /// Clock of records, which goes on from run to run.
+    pub(super) life: Life,
+    /// Whether the records of an earlier run are read.
+    pub(super) is_ready: bool,
+}
+
+impl Stock {
+    fn new(config: &Config, store: Store, first: u64) -> Self {
+        Self {
+            bundles: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            by_expiry: BTreeSet::new(),
+            gone: Gone::default(),
+            requests: Requests::default(),
+            shares: Shares::default(),
+            bytes: 0,
+            memory: 0,
+            numbers: Numbers::new(first),
+            store,
+            life: Life::new(config.clock),
+            is_ready: false,
+        }
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Held> {
+        self.bundles.get(&number).map(Box::as_ref)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Held> {
+        self.bundles.get_mut(&number).map(Box::as_mut)
+    }
+
+    /// Numbers of all bundles.
+    pub(super) fn all(&self) -> Vec<u64> {
+        self.bundles.keys().copied().collect()
+    }
+
+    /// Whether a bundle is here, or was here and is remembered. One without a source has no identity.
+    pub(super) fn knows(&self, key: &Key) -> bool {
+        !key.source.is_none() && self.by_key.contains_key(key) || self.gone.contains(key)
+    }
+
+    /// Bundles that take room in the store, including those whose end is not recorded yet.
+    pub(super) fn kept(&self) -> usize {
+        self.bundles.len() + self.store.refused.len()
+    }
+
+    /// Bundle that expires first, and its expiry.
+    pub(super) fn next_expiry(&self) -> Option<(Time, u64)> {
+        self.by_expiry.first().copied()
+    }
+
+    /// Changes the expiry of a bundle.
+    pub(super) fn expire_at(&mut self, number: u64, expires: Time) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        self.by_expiry.remove(&(held.expires, number));
+        held.expires = expires;
+        self.by_expiry.insert((expires, number));
+    }
+}
+
+/// Settings, bundles and outputs of an agent.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) config: Config,
+    pub(super) stock: Stock,
+    pub(super) users: Users,
+    pub(super) commands: VecDeque<(usize, Command)>,
+    pub(super) user: User<Indication, Limit>,
+    pub(super) timers: Timers<Alarm>,
+    pub(super) statistics: Statistics,
+}
+
+impl Core {
+    /// Empty store; without a clock, sequence numbers begin at `first`.
+    pub(super) fn new(config: Config, store: Store, first: u64) -> Self {
+        Self {
+            stock: Stock::new(&config, store, first),
+            config,
+            users: Users::default(),
+            commands: VecDeque::new(),
+            user: User::new(),
+            timers: Timers::new(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Whether an endpoint belongs to this node.
+    pub(super) fn is_ours(&self, eid: &Eid) -> bool {
+        let node = eid.node();
+        node == self.config.node || self.config.aliases.contains(&node) || eid.is_local()
+    }
+
+    /// Whether bundles for an endpoint are delivered here.
+    pub(super) fn is_for_us(&self, eid: &Eid) -> bool {
+        self.is_ours(eid) || self.users.is_registered(eid)
+    }
+
+    pub(super) fn command(&mut self, layer: usize, command: Command) {
+        self.commands.push_back((layer, command));
+    }
+
+    /// Next number for a bundle, its file and its record.
+    pub(super) fn number(&mut self) -> u64 {
+        self.stock.numbers.next()
+    }
+
+    pub(super) const fn clock(&self) -> Clock {
+        Clock { dtn: self.config.clock, kept: self.stock.life.kept }
+    }
+
+    /// Whether there is room for `bytes` more bytes.
+    pub(super) fn check_room(&mut self, bytes: u64) -> bool {
+        let limits = self.config.limits;
+        if self.stock.kept() >= limits.bundles {
+            self.user.limit_reached(Limit::Bundles);
+            return false;
+        }
+        let taken = self.stock.bytes.saturating_add(self.stock.shares.reserved());
+        if taken.saturating_add(bytes) > limits.bytes {
+            self.user.limit_reached(Limit::Bytes);
+            return false;
+        }
+        true
+    }
+
+    /// Whether there is room for a bundle in the share of an account.
+    pub(super) fn check_share(&mut self, account: &Account, bytes: u64) -> bool {
+        if !self.check_room(bytes) {
+            return false;
+        }
+        let count = self.stock.kept() as u64;
+        let fits =
+            self.stock.shares.fits(&self.config.limits, account, bytes, count, self.stock.bytes);
+        if !fits {
+            self.user.limit_reached(Limit::Share);
+        }
+        fits
+    }
+
+    /// Whose share a bundle in the store takes, and the number of the rule under which it is there.
+    pub(super) fn share_of(&self, held: &Held) -> (Account, Option<usize>) {
+        if self.is_ours(held.head.source()) {
+            return (Account::Here, None);
+        }
+        let by = held.arrival.by.as_ref();
+        let account = by.cloned().map_or(Account::Strangers, Account::Neighbour);
+        (account, self.rule(&held.head, by))
+    }
+
+    /// Number of the first rule that matches a bundle of a neighbour.
+    pub(super) fn rule(&self, head: &Head, by: Option<&Eid>) -> Option<usize> {
+        self.config.accept.iter().position(|rule| rule.matches(head, by))
+    }
+
+    /// Stores the record of a bundle, and its payload if that is apart.
+    pub(super) fn put(&mut self, number: u64, held: &Held) {
+        let record = Record::Held(self.record(held)).encode();
+        if let (Content::Bytes(payload), Some(Apart::Record)) = (&held.payload, held.apart()) {
+            self.stock.store.put_payload(number, payload.clone());
+        }
+        self.stock.store.put(Job::Put { number }, number, record);
+    }
+
+    /// Replaces the record of a bundle whose times have changed.
+    pub(super) fn record_again(&mut self, number: u64) {
+        let Some(held) = self.stock.get(number).filter(|_| self.config.persistent) else { return };
+        let record = Record::Held(self.record(held)).encode();
+        self.stock.store.put(Job::Forget, number, record);
+    }
+
+    fn record(&self, held: &Held) -> HeldRecord {
+        HeldRecord {
+            head: held.head.encode().into(),
+            tail: held.tail.clone(),
+            payload: match held.apart() {
+                Some(Apart::Record) => Payload::Apart(held.payload.len()),
+                Some(Apart::File(_)) | None => Payload::Here(held.payload.clone()),
+            },
+            owns_file: held.owns_file,
+            received_ms: self.clock().kept_ms(held.received),
+            expires_ms: self.clock().kept_ms(held.expires),
+            age_ms: held.age_ms,
+            priority: held.priority as u8,
+            sent: held.sent.iter().cloned().collect(),
+            by: held.arrival.by.clone(),
+            returns: held.arrival.returns,
+            verified: held.arrival.verified.clone(),
+        }
+    }
+
+    /// Adds a bundle to the lists.
+    pub(super) fn insert(&mut self, number: u64, held: Box<Held>) {
+        let (account, rule) = self.share_of(&held);
+        let stock = &mut self.stock;
+        stock.bytes = stock.bytes.saturating_add(held.bytes());
+        if let Content::Bytes(bytes) = &held.payload {
+            stock.memory += bytes.len();
+        }
+        stock.shares.hold(account, rule, held.bytes());
+        stock.by_key.entry(held.key()).or_insert(number);
+        stock.by_expiry.insert((held.expires, number));
+        stock.bundles.insert(number, held);
+    }
+
+    /// Removes a bundle from the lists.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Box<Held>> {
+        let held = self.stock.bundles.remove(&number)?;
+        let (account, rule) = self.share_of(&held);
+        let stock = &mut self.stock;
+        if let btree_map::Entry::Occupied(known) = stock.by_key.entry(held.key())
+            && *known.get() == number
+        {
+            known.remove();
+        }
+        stock.by_expiry.remove(&(held.expires, number));
+        stock.bytes = stock.bytes.saturating_sub(held.bytes());
+        stock.shares.release(&account, rule, held.bytes());
+        if let Content::Bytes(bytes) = &held.payload {
+            stock.memory = stock.memory.saturating_sub(bytes.len());
+        }
+        self.users.forget(held.destination(), number);
+        Some(held)
+    }
+
+    /// Remembers a removed bundle until it expires, and deletes its payload.
+    pub(super) fn remember(&mut self, number: u64, held: &Held, left: &Left) {
+        // A bundle without a source is not recognized: it only keeps its request.
+        let key = if held.head.is_anonymous() {
+            Key::of_number(held.head.version(), number)
+        } else {
+            held.key()
+        };
+        if self.config.persistent {
+            if let Some(before) = self.stock.gone.number(&key) {
+                self.stock.store.remove(before);
+            }
+            let expires_ms = self.clock().kept_ms(held.expires);
+            let record = Record::Gone { key: key.clone(), expires_ms, left: left.clone() };
+            self.stock.store.put_gone(number, record.encode(), held.apart());
+        } else {
+            self.leave_content(held);
+        }
+        let max = self.config.limits.gone;
+        if let Some(oldest) = self.stock.gone.insert(max, key, number, left, held.expires) {
+            self.forget_remembered(oldest);
+        }
+        self.arm_expiry();
+    }
+
+    /// Forgets remembered bundles that have expired.
+    pub(super) fn forget_gone(&mut self, now: Time) {
+        while let Some(number) = self.stock.gone.pop_expired(now) {
+            self.forget_remembered(number);
+        }
+        self.arm_expiry();
+    }
+
+    fn forget_remembered(&mut self, number: u64) {
+        self.forget_request(number);
+        if self.config.persistent {
+            self.stock.store.remove(number);
+        }
+    }
+
+    /// Removes the record and the file of a removed bundle, as if it had never arrived.
+    pub(super) fn drop_content(&mut self, number: u64, held: &Held) {
+        if self.config.persistent {
+            self.stock.store.drop(number, held.apart());
+        } else {
+            self.leave_content(held);
+        }
+    }
+
+    /// Deletes the file of a bundle that is not kept.
+    pub(super) fn leave_content(&mut self, held: &Held) {
+        if let Some(name) = held.own_file() {
+            self.stock.store.delete(name.clone());
+        }
+    }
+
+    /// Records the request of a bundle that is about to be stored.
+    pub(super) fn note_request(&mut self, bundle: u64, key: u128, id: BundleId) {
+        let request = RequestRecord { key, bundle, id };
+        let mut record = 0;
+        if self.config.persistent {
+            record = self.number();
+            let value = Record::Request(request.clone()).encode();
+            self.stock.store.put(Job::Forget, record, value);
+        }
+        self.stock.requests.insert(record, request);
+    }
+
+    /// Forgets the request of a bundle that is no longer held or remembered.
+    pub(super) fn forget_request(&mut self, bundle: u64) {
+        if let Some(record) = self.stock.requests.forget(bundle)
+            && self.config.persistent
+        {
+            self.stock.store.remove(record);
+        }
+    }
+
+    pub(super) fn arm_expiry(&mut self) {
+        let expiry = self.stock.next_expiry().map(|(at, _)| at);
+        self.timers.set_or_cancel(Alarm::Expiry, expiry, "a bundle's expiry");
+        let gone = self.stock.gone.next();
+        self.timers.set_or_cancel(Alarm::Gone, gone, "the expiry of a remembered bundle");
+    }
+
+    /// Reason of an expiry: a bundle's own lifetime is over, or only the bound of this node (RFC
+    /// 9171 §5.5).
+    pub(super) fn end_of_life(&self, now: Time, held: &Held) -> Reason {
+        let made_ms = held.head.creation().time_ms;
+        let by_clock = self.clock().dtn_time(now).filter(|_| made_ms > 0);
+        let age_ms = by_clock.map_or_else(|| held.age_ms(now), |ms| ms.saturating_sub(made_ms));
+        if age_ms >= held.head.lifetime_ms() {
+            Reason::LifetimeExpired
+        } else {
+            Reason::TrafficPared
+        }
+    }
+}
