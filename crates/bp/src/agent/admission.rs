@@ -4,7 +4,6 @@
 use engine::Time;
 
 use super::super::layer::Refusal;
-use super::config::Routing;
 use super::head::Head;
 use super::intake::Giver;
 use super::{Agent, Held, LinkRef, Reply};
@@ -42,17 +41,7 @@ impl Agent {
         if self.core.is_ours(to) {
             return self.core.users.is_registered(to) || *to == to.node();
         }
-        let is_routed = match &self.core.config.routing {
-            Routing::Epidemic | Routing::Spray { .. } => true,
-            Routing::Static(entries) => entries.iter().any(|entry| entry.to.matches(to)),
-            Routing::ContactGraph(_, entries) => {
-                to.ipn_node().is_some_and(|node| self.planned.leads_to(node))
-                    || entries.iter().any(|entry| entry.to.matches(to))
-            }
-        };
-        is_routed
-            || self.forwarder.reaches_discovered(&to.node())
-            || self.core.users.is_registered(to)
+        self.forwarder.leads_to(&self.core.config, to) || self.core.users.is_registered(to)
     }
 
     /// Reserves room for an arriving bundle, of which this length is known now. Where the store is

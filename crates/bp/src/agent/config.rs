@@ -114,6 +114,36 @@ pub enum Routing {
     },
 }
 
+impl Routing {
+    /// Whether each neighbour gets a copy.
+    pub(super) const fn is_copying(&self) -> bool {
+        match self {
+            Self::Epidemic | Self::Spray { .. } => true,
+            Self::Static(_) | Self::ContactGraph(..) => false,
+        }
+    }
+
+    /// Returns the node if it gets its own copy.
+    pub(super) fn copy_for<'a>(&self, node: &'a Eid) -> Option<&'a Eid> {
+        self.is_copying().then_some(node)
+    }
+
+    /// Whether there is a contact plan.
+    pub(super) const fn is_planned(&self) -> bool {
+        matches!(self, Self::ContactGraph(..))
+    }
+
+    /// Copies a bundle starts with at this node.
+    pub(super) fn first_copies(&self, head: &Head, is_here: bool) -> u32 {
+        match *self {
+            Self::Spray { copies } if is_here => copies.max(1),
+            Self::Static(_) | Self::ContactGraph(..) | Self::Epidemic | Self::Spray { .. } => {
+                head.copies().unwrap_or(1).max(1)
+            }
+        }
+    }
+}
+
 /// Type of the block with the number of copies, an unsigned integer. Types from 192 on are for
 /// private and experimental use (RFC 9171 §9.1).
 pub const COPIES: u64 = 222;

@@ -286,7 +286,7 @@ impl Agent {
         let custody = held.custody.take();
         self.custodies.forget(number, custody.as_ref());
         let id = held.id();
-        self.cancel_sending(number);
+        self.core.cancel_sending(number);
         self.core.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });
         self.let_go(number);
     }
@@ -327,7 +327,7 @@ impl Agent {
             }
             held.sent.clear();
             self.core.statistics.resent += 1;
-            self.route(now, number);
+            self.forwarder.route(&mut self.core, now, number);
         }
         self.custody_alarm();
     }

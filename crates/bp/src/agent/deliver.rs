@@ -240,7 +240,7 @@ impl Agent {
             },
         }
         self.settle(number);
-        self.pump_freed(now);
+        self.forwarder.pump_freed(&mut self.core, now);
     }
 
     fn no_record(&mut self, number: u64) {

@@ -199,6 +199,11 @@ impl Held {
         Some(u8::try_from(hops.count).unwrap_or(u8::MAX))
     }
 
+    /// Whether its hop count is below its hop limit, if it has one.
+    pub(super) fn has_hops_left(&self, bounds: &Bounds) -> bool {
+        self.head.hop_count(bounds).is_none_or(|hops| hops.count < hops.limit)
+    }
+
     /// Whether a copy of it was at other nodes since this node has it. Its hop count is higher
     /// then. Without a hop count a copy that comes during a transmission may have been there;
     /// custody outlasts the transmission.
@@ -249,5 +254,30 @@ impl Held {
             parts.iter().for_each(|(start, end)| gone.insert(start, end));
         }
         gone
+    }
+
+    /// Takes back copies that a neighbour did not receive.
+    pub(super) fn take_again(&mut self, node: &Eid) {
+        let has_some = self.parts.contains_key(node)
+            || self.sending.values().any(|sending| sending.to == *node);
+        if !has_some && let Some(copies) = self.shares.remove(node) {
+            self.copies = self.copies.saturating_add(copies);
+        }
+    }
+
+    /// Records the part a neighbour acknowledged and keeps after its link broke (RFC 5050 §5.8, RFC
+    /// 7242 §3.2): it is not retransmitted.
+    pub(super) fn keep_acknowledged(&mut self, at: LinkRef, tag: Tag, acknowledged: u64) {
+        let len = self.payload.len();
+        let may_be_cut = matches!(self.head, Head::Six(_)) && self.head.may_be_cut();
+        let Some(sending) = self.sending.get(&(at, tag)).filter(|_| may_be_cut) else { return };
+        let (start, end) = sending.part.unwrap_or((0, len));
+        // If only the blocks behind the payload are missing, the last byte is sent with them.
+        let kept = acknowledged.saturating_sub(sending.head_len as u64);
+        let kept = kept.min((end - start).saturating_sub(1));
+        if kept > 0 {
+            let node = sending.to.clone();
+            self.parts.entry(node).or_default().insert(start, start + kept);
+        }
     }
 }

@@ -8,7 +8,7 @@ use session::ranges::Ranges;
 
 use super::super::routes::{Priority, Wanted};
 use super::head::Key;
-use super::{Agent, DeliveryId, Held, Limit, RequestError, Routing, Version};
+use super::{Agent, DeliveryId, Held, Limit, LinkRef, RequestError, Routing, Version};
 use crate::codec::bp7::{BundleId, Eid, HopCount, Reason};
 
 /// Summary of a bundle in the store.
@@ -121,7 +121,7 @@ impl Agent {
         for number in &numbers {
             self.delete(now, *number, Reason::TransmissionCanceled);
         }
-        self.pump_freed(now);
+        self.forwarder.pump_freed(&mut self.core, now);
         numbers
     }
 
@@ -183,13 +183,37 @@ impl Agent {
     /// Traffic with each neighbour that is up, or for which bundles are queued.
     #[must_use]
     pub fn traffic(&self) -> BTreeMap<Eid, NeighbourTraffic> {
-        self.forwarder.traffic()
+        self.forwarder.links.traffic()
+    }
+
+    /// Neighbours with queued bundles or bundles in transit, to which an on-demand driver opens
+    /// links.
+    #[must_use]
+    pub fn wanted(&self) -> BTreeSet<Eid> {
+        self.forwarder.links.wanted()
+    }
+
+    /// Neighbours that can be reached.
+    #[must_use]
+    pub fn nodes_up(&self) -> BTreeSet<Eid> {
+        self.forwarder.links.nodes_up()
+    }
+
+    /// Links that can be used.
+    pub fn links_up(&self) -> impl Iterator<Item = LinkRef> {
+        self.forwarder.links.up().map(|(at, _)| at)
+    }
+
+    /// Whether a neighbour can be reached.
+    #[must_use]
+    pub fn reaches(&self, node: &Eid) -> bool {
+        self.forwarder.links.reaches(node)
     }
 
     /// Number of bundles without a route.
     #[must_use]
     pub fn unrouted(&self) -> usize {
-        self.forwarder.waiting.len()
+        self.forwarder.links.waiting.len()
     }
 
     /// Deletes a bundle on a user's request.
@@ -203,7 +227,7 @@ impl Agent {
             return Err(RequestError::NotReady);
         }
         self.delete(now, number, Reason::TransmissionCanceled);
-        self.pump_freed(now);
+        self.forwarder.pump_freed(&mut self.core, now);
         Ok(())
     }
 

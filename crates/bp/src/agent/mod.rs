@@ -10,10 +10,8 @@
 mod admission;
 mod clock;
 mod config;
-mod contacts;
 mod custody;
 mod deliver;
-mod forward;
 mod forwarder;
 mod gone;
 mod head;
@@ -22,6 +20,7 @@ mod indication;
 mod intake;
 mod inventory;
 mod join;
+mod links;
 mod next_hop;
 mod numbers;
 mod outgoing;
@@ -36,8 +35,6 @@ mod shares;
 mod source;
 mod stock;
 mod store;
-
-use std::collections::BTreeMap;
 
 use engine::{
     Deadline, Effect, EffectError, EffectResult, Engine, IndexRequest, Input, Rng, Time, Transmit,
@@ -55,18 +52,16 @@ pub use crate::pattern::Pattern;
 
 use self::config::millis;
 use self::custody::Custodies;
-use self::forwarder::Forwarder;
+use self::forwarder::{Ended, Forwarder};
 use self::gone::Left;
 use self::held::Held;
 use self::intake::{Giver, Intakes};
 use self::join::Joins;
-use self::next_hop::Planned;
-use self::outgoing::Summing;
 use self::reports::Discards;
 use self::restart::Restart;
 use self::stock::Core;
 use self::store::{Job, Store};
-use super::layer::{Command, Content, Refusal, Tag};
+use super::layer::{Command, Content, Outcome, Refusal, Tag};
 use super::routes::Priority;
 use super::security::Vectors;
 use crate::codec::bp7::{BundleFlags, BundleId, Eid, Reason};
@@ -117,12 +112,9 @@ pub struct Agent {
     discards: Discards,
     intakes: Intakes,
     joins: Joins,
-    /// Parts of files that are sent once their CRC is computed.
-    summing: BTreeMap<Tag, Summing>,
     custodies: Custodies,
     vectors: Vectors,
     forwarder: Forwarder,
-    planned: Planned,
 }
 
 impl Agent {
@@ -142,13 +134,11 @@ impl Agent {
             custodies,
             vectors,
             restart: Restart::new(&config),
-            planned: Planned::new(&config),
+            forwarder: Forwarder::new(&config),
             core: Core::new(config, store, first),
-            discards: Discards::default(),
             intakes: Intakes::default(),
             joins: Joins::default(),
-            summing: BTreeMap::new(),
-            forwarder: Forwarder::default(),
+            discards: Discards::default(),
         }
     }
 
@@ -222,7 +212,7 @@ impl Agent {
         if giver != Giver::Fragments {
             self.take_custody(number, &mut held);
         }
-        held.copies = self.copies_of(&held, giver.is_here());
+        held.copies = self.core.config.routing.first_copies(&held.head, giver.is_here());
         held.storing = self.core.config.persistent;
         if let Giver::User { key: Some(key), .. } = giver {
             self.core.note_request(number, key, held.id());
@@ -277,7 +267,7 @@ impl Agent {
             }
         }
         self.core.arm_expiry();
-        self.pump_all(now);
+        self.forwarder.pump_all(&mut self.core, now);
     }
 
     /// Dispatches a bundle (RFC 9171 §5.3).
@@ -285,9 +275,29 @@ impl Agent {
         let Some(held) = self.core.stock.get(number) else { return };
         if self.core.is_for_us(held.destination()) {
             self.deliver(now, number);
+        } else if held.has_hops_left(&self.core.config.limits.head) {
+            self.forwarder.route(&mut self.core, now, number);
         } else {
-            self.route(now, number);
+            self.delete(now, number, Reason::HopLimitExceeded);
         }
+    }
+
+    /// Handles the end of a transmission.
+    fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
+        let core = &mut self.core;
+        let Some(Ended { number, node, forwarded }) =
+            self.forwarder.on_sent(core, now, at, tag, outcome)
+        else {
+            return;
+        };
+        if let Some((to, held)) = forwarded.zip(core.stock.get(number)) {
+            let id = held.id();
+            self.await_custody(now, number);
+            self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
+            self.core.user.indicate(Indication::Forwarded { id, to });
+            self.settle(number);
+        }
+        self.forwarder.proceed(&mut self.core, now, node);
     }
 
     /// Lets a bundle go if no processing of it is left.
@@ -302,7 +312,8 @@ impl Agent {
         let Some(held) = self.forget(number) else { return };
         // Other copies may arrive.
         let bounds = &self.core.config.limits.head;
-        let left = if self.is_copying() { Left::Here } else { held.left(bounds) };
+        let left =
+            if self.core.config.routing.is_copying() { Left::Here } else { held.left(bounds) };
         self.core.remember(number, &held, &left);
     }
 
@@ -311,14 +322,7 @@ impl Agent {
         let held = self.core.remove(number)?;
         self.leave_fragments(number, &held);
         self.custodies.forget(number, held.custody.as_ref());
-        self.forwarder.forget(number);
-        for (node, route) in &held.queued {
-            self.forwarder.dequeue(node, held.priority, number);
-            self.give_back(route.as_ref(), held.bytes(), held.priority);
-        }
-        for (link, tag) in held.sending.keys() {
-            self.forwarder.abort(*link, *tag);
-        }
+        self.forwarder.forget(&mut self.core, number, &held);
         self.core.user.limit_left(Limit::Bundles);
         self.core.user.limit_left(Limit::Bytes);
         self.core.user.limit_left(Limit::Share);
@@ -329,7 +333,7 @@ impl Agent {
     fn delete(&mut self, now: Time, number: u64, reason: Reason) {
         let Some(held) = self.core.stock.get(number) else { return };
         let id = held.id();
-        self.cancel_sending(number);
+        self.core.cancel_sending(number);
         match reason {
             Reason::LifetimeExpired | Reason::TrafficPared => self.core.statistics.expired += 1,
             _ => self.core.statistics.deleted += 1,
@@ -351,7 +355,7 @@ impl Agent {
             self.delete(now, number, reason);
         }
         self.core.arm_expiry();
-        self.pump_freed(now);
+        self.forwarder.pump_freed(&mut self.core, now);
     }
 
     /// Starts the back-off after the store did not record a discarded bundle.
@@ -373,7 +377,7 @@ impl Agent {
                 Err(error) => self.fail_intake(now, intake, error),
             },
             Job::Part { intake } => self.part_done(now, intake, result),
-            Job::Sum { tag } => self.summed(now, tag, result),
+            Job::Sum { tag } => self.forwarder.summed(&mut self.core, now, tag, result),
             Job::Payload { number } => {
                 if let Err(error) = result {
                     self.core.stock.store.unstored.insert(number, error);
@@ -426,10 +430,10 @@ impl Engine for Agent {
             match alarm {
                 Alarm::Expiry => self.expire(now),
                 Alarm::Gone => self.core.forget_gone(now),
-                Alarm::Contact => self.contacts(now),
-                Alarm::Dispatch => self.dispatch_waiting(now),
-                Alarm::Turn => self.dispatch_again(now),
-                Alarm::Rest => self.rested(now),
+                Alarm::Contact => self.forwarder.contacts(&mut self.core, now),
+                Alarm::Dispatch => self.forwarder.dispatch_waiting(&mut self.core, now),
+                Alarm::Turn => self.forwarder.dispatch_again(&mut self.core, now),
+                Alarm::Rest => self.forwarder.rested(&mut self.core, now),
                 Alarm::Join => self.join_others(now),
                 Alarm::Record => self.core.stock.store.record_refused(),
                 Alarm::Custody => self.custody_due(now),

@@ -37,8 +37,12 @@ impl Agent {
     /// Handles an event of a layer. Layers are numbered as in [`LinkRef`].
     pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
         match event {
-            Event::Up { link, neighbour } => self.link_up(now, LinkRef { layer, link }, neighbour),
-            Event::Down { link, why } => self.link_down(now, LinkRef { layer, link }, why),
+            Event::Up { link, neighbour } => {
+                self.forwarder.link_up(&mut self.core, now, LinkRef { layer, link }, neighbour)
+            }
+            Event::Down { link, why } => {
+                self.forwarder.link_down(&mut self.core, now, LinkRef { layer, link }, why)
+            }
             Event::Begins { link, transfer, bytes } => {
                 self.begins(now, Origin { layer, link, transfer }, bytes);
             }
@@ -54,7 +58,7 @@ impl Agent {
                 }
             }
             Event::Sent { link, tag, outcome } => {
-                self.sent(now, LinkRef { layer, link }, tag, outcome);
+                self.on_sent(now, LinkRef { layer, link }, tag, outcome);
             }
             Event::PeerFault { link, what } => {
                 self.core.statistics.malformed += 1;
@@ -75,7 +79,7 @@ impl Agent {
 
     /// Reports something of a peer that an operator should know.
     fn note(&mut self, at: LinkRef, what: &'static str) {
-        let node = self.forwarder.node(at).cloned();
+        let node = self.forwarder.links.node(at).cloned();
         self.core.user.indicate(Indication::Notice { node, what });
     }
 
@@ -448,7 +452,7 @@ impl Agent {
         if self.refuse_intake(number, Refusal::NoResources) == Some(Giver::Fragments) {
             self.join_failed(now, number);
         }
-        self.pump_all(now);
+        self.forwarder.pump_all(&mut self.core, now);
     }
 
     /// Reports that the store did not take a bundle.
@@ -621,7 +625,8 @@ impl Agent {
     /// most one hop, however many copies come. After too many of them the giver keeps the copy.
     fn note_copy(&mut self, copy: &Held) -> Reply {
         let limits = &self.core.config.limits;
-        let is_last = self.is_copying() || self.core.is_for_us(copy.destination());
+        let is_last =
+            self.core.config.routing.is_copying() || self.core.is_for_us(copy.destination());
         let held = self
             .core
             .stock
@@ -664,7 +669,7 @@ impl Agent {
     pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
         match giver {
             Giver::Layer { layer, link, .. } => {
-                self.forwarder.known(LinkRef { layer, link }).cloned()
+                self.forwarder.links.known(LinkRef { layer, link }).cloned()
             }
             Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => None,
         }

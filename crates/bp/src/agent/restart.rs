@@ -220,7 +220,7 @@ impl Agent {
             self.core.stock.store.delete(name);
         }
         // Before bundles wait, which would be routed once more.
-        self.contacts(now);
+        self.forwarder.contacts(&mut self.core, now);
         let numbers: Vec<u64> = self.core.stock.all();
         for number in numbers {
             self.dispatch(now, number);

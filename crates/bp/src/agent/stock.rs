@@ -355,4 +355,12 @@ impl Core {
             Reason::TrafficPared
         }
     }
+
+    /// Cancels the transmissions of a bundle.
+    pub(super) fn cancel_sending(&mut self, number: u64) {
+        let Some(held) = self.stock.get(number) else { return };
+        for (at, tag) in held.sending.keys() {
+            self.commands.push_back((at.layer, Command::Cancel { link: at.link, tag: *tag }));
+        }
+    }
 }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::arrivals::OF_LAYERS;
 use super::super::layer::{Outgoing, Tag};
-use super::forwarder::{REST, REST_MAX};
+use super::links::{REST, REST_MAX};
 use super::record::Record;
 use crate::codec::bp7::Eid;
 use crate::effects::Effects;
