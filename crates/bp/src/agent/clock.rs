@@ -15,6 +15,7 @@ use super::head::Head;
 use super::held::Held;
 use super::record::{Clocks, Record};
 use super::{Agent, Alarm};
+use crate::codec::bp6;
 use crate::codec::bp7::Bounds;
 
 /// Longest time between two records of the clocks while there are bundles.
@@ -35,6 +36,12 @@ impl Clock {
     /// The DTN time of a moment (RFC 9171 §4.2.6).
     pub(super) fn dtn_time(self, at: Time) -> Option<u64> {
         self.dtn.map(|clock| clock.saturating_add(ms(at)))
+    }
+
+    /// The time in the format of version 6; 0 from a node without a clock.
+    pub(super) fn time_six(self, at: Time) -> bp6::DtnTime {
+        let ms = self.dtn_time(at).unwrap_or(0);
+        bp6::DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
     }
 
     /// Milliseconds under which a moment is stored in records.

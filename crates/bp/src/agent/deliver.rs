@@ -216,6 +216,7 @@ impl Agent {
             // No record is that long.
             Content::File { .. } => return self.no_record(number),
         };
+        let mut taken = Vec::new();
         match head {
             Head::Seven(_) => match AdministrativeRecord::decode(&bytes, &bounds) {
                 Ok(AdministrativeRecord::StatusReport(report)) => {
@@ -229,15 +230,18 @@ impl Agent {
                     self.core.user.indicate(Indication::Report { from, report });
                 }
                 Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
-                    self.custody_signal(&signaller, &signal);
+                    taken = self.custodian.on_signal(&mut self.core, &signaller, &signal);
                 }
                 Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
-                    self.aggregate_signal(&signaller, &signal);
+                    taken = self.custodian.on_aggregate_signal(&mut self.core, &signaller, &signal);
                 }
                 Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
                     return self.no_record(number);
                 }
             },
+        }
+        for number in taken {
+            self.let_go(number);
         }
         self.settle(number);
         self.forwarder.pump_freed(&mut self.core, now);

@@ -51,7 +51,7 @@ pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
 use self::config::millis;
-use self::custody::Custodies;
+use self::custody::{Custodian, Signal};
 use self::forwarder::{Ended, Forwarder};
 use self::gone::Left;
 use self::held::Held;
@@ -64,6 +64,7 @@ use self::store::{Job, Store};
 use super::layer::{Command, Content, Outcome, Refusal, Tag};
 use super::routes::Priority;
 use super::security::Vectors;
+use crate::codec::bp6::CustodyReason;
 use crate::codec::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 /// The agent's timers.
@@ -112,7 +113,7 @@ pub struct Agent {
     discards: Discards,
     intakes: Intakes,
     joins: Joins,
-    custodies: Custodies,
+    custodian: Custodian,
     vectors: Vectors,
     forwarder: Forwarder,
 }
@@ -123,7 +124,7 @@ impl Agent {
     #[must_use]
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
-        let custodies = Custodies::new(&mut rng);
+        let custodian = Custodian::new(&mut rng);
         let vectors = Vectors::new(&mut rng);
         let mut store = Store::new(config.directory.clone(), rng.next_u64());
         store.list();
@@ -131,7 +132,7 @@ impl Agent {
             store.effects.index(Job::Load, IndexRequest::Load);
         }
         Self {
-            custodies,
+            custodian,
             vectors,
             restart: Restart::new(&config),
             forwarder: Forwarder::new(&config),
@@ -210,7 +211,7 @@ impl Agent {
     /// Accepts a valid bundle and stores it.
     fn admit(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         if giver != Giver::Fragments {
-            self.take_custody(number, &mut held);
+            self.custodian.take_custody(&self.core, number, &mut held);
         }
         held.copies = self.core.config.routing.first_copies(&held.head, giver.is_here());
         held.storing = self.core.config.persistent;
@@ -250,8 +251,22 @@ impl Agent {
                 self.report(now, number, flag, Reason::NoInformation);
             }
         }
-        self.signal_predecessor(now, number);
+        let Some(held) = self.core.stock.get_mut(number) else { return };
+        if let Some((custodian, custody_number)) = held.arrival.predecessor.take() {
+            let (held, reason) = (held.clone(), CustodyReason::NoInformation);
+            self.report_of(now, &held, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
+            let core = &mut self.core;
+            let signals =
+                self.custodian.signal(core, now, custodian, custody_number, &held, reason);
+            self.send_signals(now, signals);
+        }
         self.dispatch(now, number);
+    }
+
+    fn send_signals(&mut self, now: Time, signals: Vec<Signal>) {
+        for Signal { to, lifetime_ms, record } in signals {
+            self.send_record_six(now, &to, lifetime_ms, &record);
+        }
     }
 
     /// The store failed: drops the bundle as if it had never arrived.
@@ -292,7 +307,7 @@ impl Agent {
         };
         if let Some((to, held)) = forwarded.zip(core.stock.get(number)) {
             let id = held.id();
-            self.await_custody(now, number);
+            self.custodian.await_custody(&mut self.core, now, number);
             self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
             self.core.user.indicate(Indication::Forwarded { id, to });
             self.settle(number);
@@ -321,7 +336,7 @@ impl Agent {
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
         let held = self.core.remove(number)?;
         self.leave_fragments(number, &held);
-        self.custodies.forget(number, held.custody.as_ref());
+        self.custodian.forget(number, held.custody.as_ref());
         self.forwarder.forget(&mut self.core, number, &held);
         self.core.user.limit_left(Limit::Bundles);
         self.core.user.limit_left(Limit::Bytes);
@@ -436,8 +451,15 @@ impl Engine for Agent {
                 Alarm::Rest => self.forwarder.rested(&mut self.core, now),
                 Alarm::Join => self.join_others(now),
                 Alarm::Record => self.core.stock.store.record_refused(),
-                Alarm::Custody => self.custody_due(now),
-                Alarm::Signals => self.send_signals(now),
+                Alarm::Custody => {
+                    for number in self.custodian.due_bundles(&mut self.core, now) {
+                        self.forwarder.route(&mut self.core, now, number);
+                    }
+                }
+                Alarm::Signals => {
+                    let signals = self.custodian.due_signals(&mut self.core);
+                    self.send_signals(now, signals);
+                }
                 Alarm::Clocks => self.note_clocks(now),
             }
         }

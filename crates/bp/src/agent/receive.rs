@@ -571,7 +571,8 @@ impl Agent {
             if known.is_some_and(|number| self.intakes.add_giver(number, giver)) {
                 return Err(None);
             }
-            self.signal_redundant(now, held);
+            let signals = self.custodian.signal_redundant(&mut self.core, now, held);
+            self.send_signals(now, signals);
             let reply = self.note_copy(held);
             if reply == Reply::NotNeeded {
                 self.report_arrival(now, held);

@@ -144,7 +144,7 @@ impl Agent {
             };
             return AdministrativeRecord::StatusReport(report).to_vec();
         };
-        let time = self.dtn_time_six(now);
+        let time = self.core.clock().time_six(now);
         let status = |of| (of == flag).then_some(time);
         let report = bp6::StatusReport {
             subject: Subject { source, creation: six.primary().creation, fragment },
@@ -161,12 +161,6 @@ impl Agent {
             },
         };
         bp6::AdministrativeRecord::StatusReport(report).to_vec()
-    }
-
-    /// The time in the format of version 6; 0 from a node without a clock.
-    pub(super) fn dtn_time_six(&self, now: Time) -> DtnTime {
-        let ms = self.core.clock().dtn_time(now).unwrap_or(0);
-        DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
     }
 
     pub(super) fn send_record_six(

@@ -172,7 +172,7 @@ impl Agent {
                 verified: record.verified,
                 ..Arrival::default()
             },
-            custody: has_custody.then(|| self.new_custody(number)),
+            custody: has_custody.then(|| self.custodian.new_custody(&self.core, number)),
             is_restored: true,
             ..content
         };
