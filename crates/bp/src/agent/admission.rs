@@ -1,155 +1,436 @@
-//! Admission of bundles: by their heads, and by shares of the store, which neighbours and rules
-//! have. Arriving bundles reserve room.
+//! Admission of bundles: by their heads, by the rules of neighbours, by their security, and by the
+//! bundles that are or were here (RFC 9171 §5.6). Security is processed after reception and before
+//! storage (RFC 9172 §5).
 
-use engine::Time;
+use std::collections::BTreeMap;
 
-use super::super::layer::Refusal;
+use bytes::{Bytes, BytesMut};
+use engine::{Rng, Time};
+
+use super::super::layer::{Content, Refusal};
+use super::super::security::{Opened, Role, Vectors, Violation};
+use super::clock::ages;
+use super::forwarder::Forwarder;
 use super::head::Head;
-use super::intake::Giver;
-use super::{Agent, Held, LinkRef, Reply};
-use crate::codec::bp7::{Eid, Reason};
+use super::held::{Arrival, Held};
+use super::intake::{Body, Giver, Intake};
+use super::join::Joins;
+use super::receive::Arrived;
+use super::stock::Core;
+use crate::codec::bp7::{self, BundleFlags, CrcType, Eid, Reason};
+use crate::codec::bpsec::INTEGRITY;
+use crate::routes::Priority;
 
-impl Agent {
-    /// Longest lifetime of a bundle here, in milliseconds.
-    pub(super) fn lifetime_max(&self, head: &Head, giver: Giver, by: Option<&Eid>) -> u64 {
-        let max = self.core.config.limits.lifetime_ms();
-        if giver.is_here() {
-            return max;
-        }
-        let rule = self.core.rule(head, by);
-        rule.map_or(max, |rule| max.min(self.core.config.accept[rule].lifetime_ms))
+/// Fragments, and givers that wait for a reply.
+#[derive(Debug)]
+pub(super) struct Admission {
+    pub(super) joins: Joins,
+    vectors: Vectors,
+    /// Givers waiting for each bundle to be safe.
+    pub(super) givers: BTreeMap<u64, Vec<Giver>>,
+}
+
+/// Reply to the giver of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// It is in the store.
+    Safe,
+    /// Not needed here; the giver may discard it.
+    NotNeeded,
+    /// Not accepted.
+    Refused(Refusal),
+}
+
+/// Decision about an arrived bundle.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Accepted(Vec<Step>),
+    /// It is, or was, here.
+    Duplicate,
+    /// It is not accepted; with the reply to its giver, if one is due now.
+    Rejected(Option<Reply>, Vec<Step>),
+}
+
+/// Consequence of a decision about a bundle.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Sends a status report, if the bundle requests it.
+    Report(BundleFlags, Reason),
+    /// Reports the reception of a block that is not supported, which the block requests, not the
+    /// bundle (RFC 9171 §5.6 step 4).
+    ReportBlock,
+    /// Indicates the end of a bundle by a security rule or another reason, once a minute.
+    Note(Option<u32>, Reason),
+    /// Indicates that the bundle was deleted.
+    Deleted(Reason),
+}
+
+/// Reports the reception of a bundle that is not kept: this precedes all that ends a bundle (RFC
+/// 9171 §5.6 step 2).
+pub(super) const RECEPTION: Step =
+    Step::Report(BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
+
+/// Result of processing the security of a bundle.
+#[derive(Debug)]
+pub(super) enum Secured {
+    /// It passed, and is received under its number with this payload.
+    Passed(u64, Box<Intake>, Bytes),
+    /// Its payload is first read into memory, under another number.
+    Read(u64, Box<Intake>),
+    Rejected(Box<Held>, Option<Reply>, Vec<Step>),
+}
+
+impl Admission {
+    pub(super) fn new(rng: &mut Rng) -> Self {
+        Self { joins: Joins::default(), vectors: Vectors::new(rng), givers: BTreeMap::new() }
     }
 
-    /// Reason to refuse a bundle by the rules.
-    pub(super) fn breaks_rule(&self, head: &Head, by: Option<&Eid>) -> Option<Refusal> {
-        if !self.core.config.limits.unrouted && !self.has_use(head.destination()) {
-            return Some(Refusal::NotAcceptable);
-        }
-        let number = self.core.rule(head, by)?;
-        let rule = &self.core.config.accept[number];
-        let bytes = head.payload_len().saturating_add(head.encoded_len() as u64);
-        if rule.refuse || bytes > rule.bundle {
-            return Some(Refusal::NotAcceptable);
-        }
-        let (bundles, held) = self.core.stock.shares.under(number);
-        let is_full = bundles >= rule.bundles || held.saturating_add(bytes) > rule.bytes;
-        is_full.then_some(Refusal::NoResources)
-    }
-
-    /// Whether bundles for an endpoint can be delivered or forwarded now or later.
-    fn has_use(&self, to: &Eid) -> bool {
-        if self.core.is_ours(to) {
-            return self.core.users.is_registered(to) || *to == to.node();
-        }
-        self.forwarder.leads_to(&self.core.config, to) || self.core.users.is_registered(to)
-    }
-
-    /// Reserves room for an arriving bundle, of which this length is known now. Where the store is
-    /// full the youngest arriving bundles are refused. Returns whether this one goes on.
-    pub(super) fn reserve(&mut self, now: Time, number: u64, bytes: u64) -> bool {
-        loop {
-            let Some((account, more)) = self.core.stock.shares.missing(number, bytes) else {
-                return true;
-            };
-            if account.never_fits(&self.core.config.limits, bytes) {
-                self.turn_down(now, number, Refusal::NotAcceptable);
-                return false;
-            }
-            if self.core.check_share(&account, more) {
-                self.core.stock.shares.grow(number, more);
-                return true;
-            }
-            // Others are refused only if that makes room: never for a share that is used up.
-            let is_full = !self.core.check_room(more);
-            let is_partial =
-                |number: &u64| self.intakes.get(*number).is_some_and(|intake| !intake.is_whole);
-            let youngest = self.core.stock.shares.youngest().find(is_partial).filter(|_| is_full);
-            let refused = youngest.filter(|youngest| *youngest > number).unwrap_or(number);
-            self.turn_down(now, refused, Refusal::NoResources);
-            if refused == number {
-                return false;
-            }
-        }
-    }
-
-    /// Refuses a bundle that is being received, for want of room now or ever.
-    fn turn_down(&mut self, now: Time, number: u64, why: Refusal) {
-        match self.refuse_intake(number, why) {
-            None => self.core.stock.shares.end(number),
-            Some(Giver::Layer { layer, link, .. }) if why == Refusal::NotAcceptable => {
-                self.note_too_long(now, LinkRef { layer, link });
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Reason to refuse a bundle as soon as its head has come.
-    pub(super) fn refuses(&self, head: &Head) -> Option<Refusal> {
-        let is_unused = !self.core.config.versions.contains(&head.version());
-        (is_unused || self.is_not_ours(head)).then_some(Refusal::NotAcceptable)
-    }
-
-    /// Reason to delete a bundle that has come.
-    pub(super) fn rejects(&self, head: &Head, is_secured: bool) -> Option<Reason> {
-        // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
-        let named = [head.source(), head.destination(), head.report_to()];
-        if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
-            return Some(Reason::DestinationUnavailable);
-        }
-        // An acceptor has removed the signature.
-        head.fault(&self.core.config.limits.head, is_secured || self.core.config.limits.unchecked)
-    }
-
-    /// Number of times that a forwarded bundle came back before, and the neighbour from which it
-    /// comes now.
-    pub(super) fn returns_of(&self, held: &Held) -> Option<(u8, Eid)> {
-        let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
-        let hops = held.hops(&self.core.config.limits.head);
-        let returns = self.core.stock.gone.returns(&held.key(), by, hops)?;
-        Some((returns, by.clone()))
-    }
-
-    /// Accepts a bundle that comes back (RFC 9171 §5.4.2), but not to send it there again. After
-    /// too many returns its giver keeps it.
-    pub(super) fn take_returned(
+    /// Decides whether a whole bundle is accepted.
+    pub(super) fn judge(
         &mut self,
+        core: &mut Core,
+        forwarder: &Forwarder,
+        now: Time,
         held: &mut Held,
-        returns: u8,
-        by: Eid,
-    ) -> Result<(), Option<Reply>> {
-        self.core.statistics.returned += 1;
-        if returns >= self.core.config.limits.returns {
-            return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
+        giver: Giver,
+    ) -> Verdict {
+        if giver == Giver::Fragments && core.stock.knows(&held.key()) {
+            // It has come whole in the meantime.
+            return Verdict::Rejected(None, Vec::new());
         }
-        held.arrival.returns = returns + 1;
-        held.from = Some(by);
-        Ok(())
+        if giver.is_here() {
+            return Verdict::Accepted(Vec::new());
+        }
+        core.statistics.received += 1;
+        if let Some(why) = refuses(core, &held.head) {
+            return refused(why);
+        }
+        if let Some(reason) = rejects(core, &held.head, held.arrival.is_secured) {
+            return Verdict::Rejected(Some(Reply::NotNeeded), discard(core, reason));
+        }
+        let key = held.key();
+        let total = held.head.fragment().map(|fragment| fragment.total);
+        if let (Some((offset, len)), Some(total)) = (key.fragment, total)
+            && offset.checked_add(len).is_none_or(|end| end > total)
+        {
+            core.statistics.malformed += 1;
+            return refused(Refusal::NotAcceptable);
+        }
+        let known = repeats(core, held);
+        if let (None, Some((returns, by))) = (known, returns_of(core, held)) {
+            // It comes back (RFC 9171 §5.4.2), and must not be sent there again. After too many
+            // returns its giver keeps it.
+            core.statistics.returned += 1;
+            if returns >= core.config.limits.returns {
+                return refused(Refusal::NotAcceptable);
+            }
+            held.arrival.returns = returns + 1;
+            held.from = Some(by);
+        } else if known.is_some()
+            || core.stock.gone.contains(&key)
+            || self.joins.is_redundant(core, held)
+        {
+            core.statistics.duplicates += 1;
+            // A copy of an unsafe bundle is not safe either: both get the same reply.
+            if let Some(givers) = known.and_then(|number| self.givers.get_mut(&number)) {
+                givers.push(giver);
+                return Verdict::Rejected(None, Vec::new());
+            }
+            return Verdict::Duplicate;
+        }
+        if let Some(why) = breaks_rule(core, forwarder, &held.head, held.arrival.by.as_ref()) {
+            return refused(why);
+        }
+        if held.expires <= now {
+            // As if it had expired here.
+            core.statistics.expired += 1;
+            let reason = core.end_of_life(now, held);
+            let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
+            let steps = vec![RECEPTION, report, Step::Deleted(reason)];
+            return Verdict::Rejected(Some(Reply::NotNeeded), steps);
+        }
+        let (account, _) = core.share_of(held);
+        if !core.check_share(&account, held.bytes()) || !self.joins.check_place(core, held) {
+            return refused(Refusal::NoResources);
+        }
+        if let Some(violation) = fault_of_six(core, &held.head, false) {
+            let steps = violate(core, violation, true);
+            return Verdict::Rejected(Some(Reply::Refused(Refusal::NotAcceptable)), steps);
+        }
+        let unknown = held.head.process_unknown(&mut held.tail, &core.config.limits.head);
+        let mut steps = Vec::new();
+        if unknown.reports {
+            steps.push(Step::ReportBlock);
+        }
+        if !unknown.deletes {
+            return Verdict::Accepted(steps);
+        }
+        let mut ending = discard(core, Reason::BlockUnsupported);
+        ending.splice(1..1, steps);
+        Verdict::Rejected(Some(Reply::NotNeeded), ending)
     }
 
-    /// Whether a bundle has an endpoint of this node as its source, and was not created here. One
-    /// that was, and comes back, is here or remembered.
-    fn is_not_ours(&self, head: &Head) -> bool {
-        let source = head.source();
-        if source.is_none() || source.is_local() || !self.core.is_ours(source) {
-            return false;
-        }
-        let key = head.key();
-        !self.core.stock.knows(&key) && !self.core.stock.knows(&key.whole())
-    }
-
-    /// Refuses a bundle that is being received if its head shows that it is not accepted; returns
-    /// whether it does.
-    pub(super) fn turn_away(&mut self, number: u64) -> bool {
-        let Some(intake) = self.intakes.get(number) else { return true };
-        let by = self.begun_by(intake);
-        // A duplicate takes no room: it is answered as such once it is whole.
-        let is_new = |head: &Head| !self.core.stock.knows(&head.key());
-        let fault = |head: &Head| {
-            let rule = || is_new(head).then(|| self.breaks_rule(head, by.as_ref())).flatten();
-            self.refuses(head).or_else(rule)
+    /// Processes the security of a bundle. Its payload is read into memory first.
+    pub(super) fn secure(&mut self, core: &mut Core, arrived: Arrived) -> Secured {
+        let Arrived { number, giver, by, head, payload, owns_file, .. } = arrived;
+        let reject = |head: Head, payload: Content, reply: Option<Reply>, steps: Vec<Step>| {
+            let mut held = Held::new(head, Bytes::new(), payload, false);
+            held.arrival.by.clone_from(&by);
+            Secured::Rejected(Box::new(held), reply, steps)
         };
-        let Some(why) = intake.head().and_then(fault) else { return false };
-        self.refuse_intake(number, why);
-        true
+        let file = match &payload {
+            Content::File { name, .. } => Some(name.clone()),
+            Content::Bytes(_) => None,
+        };
+        let owned = file.filter(|_| owns_file);
+        let reason = rejects(core, &head, false).filter(|_| !giver.is_here());
+        let is_too_long = matches!(payload, Content::File { .. })
+            && payload.len() > core.config.security.payload_max;
+        if reason.is_some() || is_too_long {
+            owned.into_iter().for_each(|name| core.stock.store.delete(name));
+            return match reason {
+                Some(reason) => {
+                    reject(head, payload, Some(Reply::NotNeeded), discard(core, reason))
+                }
+                None => {
+                    let refused = Reply::Refused(Refusal::NotAcceptable);
+                    reject(head, payload, Some(refused), Vec::new())
+                }
+            };
+        }
+        let (bytes, seven) = match (payload, head) {
+            (Content::Bytes(bytes), Head::Seven(seven)) => (bytes, seven),
+            (payload, head) => {
+                let received = number;
+                let number = core.number();
+                self.joins.renumber(received, number);
+                let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
+                (intake.by, intake.parts) = (by, Some(payload.into()));
+                (intake.is_made, intake.read_from) = (true, owned);
+                return Secured::Read(number, Box::new(intake));
+            }
+        };
+        let mut opened = Opened { head: *seven, payload: bytes.to_vec() };
+        let passed = match self.carry_out_policy(core, &mut opened, giver) {
+            Ok(passed) => passed,
+            Err(violation) => {
+                let is_received = matches!(giver, Giver::Layer { .. } | Giver::Remains);
+                let mut steps = violate(core, violation, is_received);
+                let refused = Reply::Refused(Refusal::NotAcceptable);
+                match giver {
+                    Giver::Layer { .. } | Giver::Remains | Giver::Fragments => {}
+                    Giver::User { .. } => {
+                        steps.truncate(1);
+                        steps.push(Step::Deleted(violation.fault.reason()));
+                    }
+                    Giver::Agent => steps.truncate(1),
+                }
+                let payload = Content::Bytes(opened.payload.into());
+                return reject(opened.head.into(), payload, is_received.then_some(refused), steps);
+            }
+        };
+        let head = Head::from(opened.head);
+        let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
+        (intake.by, intake.is_made, intake.secured) = (by, true, Some(passed));
+        Secured::Passed(number, Box::new(intake), opened.payload.into())
     }
+
+    /// Numbers of the rules whose operations the bundle passed.
+    fn carry_out_policy(
+        &mut self,
+        core: &Core,
+        opened: &mut Opened,
+        giver: Giver,
+    ) -> Result<Vec<u32>, Violation> {
+        let is_for_us = core.is_for_us(&opened.head.primary().destination);
+        let (policy, node) = (&core.config.security, &core.config.node);
+        let (mut signed, mut passed) = (Vec::new(), Vec::new());
+        if !giver.is_here() || giver == Giver::Fragments {
+            if !is_for_us {
+                signed = opened.signed();
+            }
+            passed = policy.check(opened, is_for_us)?.into_iter().collect();
+        }
+        if is_for_us {
+            return Ok(passed);
+        }
+        opened.restore_crcs(&signed, core.config.crc.payload)?;
+        policy.protect(opened, node, &mut self.vectors)?;
+        // A primary block has a CRC, or is signed (RFC 9171 §4.3.1).
+        let primary = opened.head.primary();
+        if primary.crc == CrcType::None && !opened.protects(INTEGRITY, 0) {
+            let crc = core.config.crc.primary;
+            opened.set_primary(bp7::Primary { crc, ..primary.clone() })?;
+        }
+        Ok(passed)
+    }
+}
+
+const fn refused(why: Refusal) -> Verdict {
+    Verdict::Rejected(Some(Reply::Refused(why)), Vec::new())
+}
+
+/// Deletes an arrived bundle.
+fn discard(core: &mut Core, reason: Reason) -> Vec<Step> {
+    core.statistics.deleted += 1;
+    let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
+    vec![RECEPTION, Step::Note(None, reason), report]
+}
+
+/// Deletes a bundle that violates a security rule. Its giver must not take it for delivered.
+fn violate(core: &mut Core, violation: Violation, is_received: bool) -> Vec<Step> {
+    core.statistics.deleted += 1;
+    core.statistics.insecure += 1;
+    let reason = violation.fault.reason();
+    let mut steps = vec![Step::Note(violation.rule, reason)];
+    steps.extend(is_received.then_some(RECEPTION));
+    steps.push(Step::Report(BundleFlags::REPORT_DELETION, reason));
+    steps
+}
+
+/// A received bundle as it is held.
+pub(super) fn hold(core: &Core, now: Time, arrived: Arrived) -> Held {
+    let Arrived { giver, by, head, tail, payload, owns_file, secured, .. } = arrived;
+    let limits = &core.config.limits;
+    let priority = match giver {
+        Giver::User { priority, .. } => priority,
+        Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {
+            head.priority().unwrap_or(Priority::Normal)
+        }
+    };
+    let rule = core.rule(&head, by.as_ref()).filter(|_| !giver.is_here());
+    let max = rule.map_or(u64::MAX, |rule| core.config.accept[rule].lifetime_ms);
+    let max = max.min(limits.lifetime_ms());
+    let (age_ms, expires) = ages(&head, now, core.clock(), max, &limits.head);
+    let from = head.previous_node(&limits.head);
+    let arrival = Arrival {
+        by,
+        is_secured: secured.is_some(),
+        verified: secured.unwrap_or_default(),
+        ..Arrival::default()
+    };
+    let content = Held::new(head, tail, payload, owns_file);
+    Held { received: now, age_ms, expires, priority, from, arrival, ..content }
+}
+
+/// Whether a bundle's security is to be processed; fragments are processed after reassembly.
+pub(super) fn is_to_be_secured(core: &Core, head: &Head) -> bool {
+    matches!(head, Head::Seven(_))
+        && head.fragment().is_none()
+        && core.config.security.concerns(head.source(), head.destination())
+}
+
+/// Violation of a rule by a bundle of version 6, which cannot carry operations: those that rules
+/// require are missing. `is_from_here` if this node created it.
+pub(super) fn fault_of_six(core: &Core, head: &Head, is_from_here: bool) -> Option<Violation> {
+    let Head::Six(six) = head else { return None };
+    let mut roles = Vec::new();
+    if !is_from_here {
+        roles.extend([Role::Verifier, Role::Acceptor]);
+    }
+    if !core.is_for_us(head.destination()) {
+        roles.push(Role::Source);
+    }
+    let has = |kind: u64| six.blocks().iter().any(|block| u64::from(block.kind()) == kind);
+    let between = (head.source(), head.destination());
+    core.config.security.check_unprotected(&roles, between, has).err()
+}
+
+/// Reason to refuse a bundle as soon as its head has come.
+pub(super) fn refuses(core: &Core, head: &Head) -> Option<Refusal> {
+    let is_unused = !core.config.versions.contains(&head.version());
+    (is_unused || is_not_ours(core, head)).then_some(Refusal::NotAcceptable)
+}
+
+/// Whether a bundle has an endpoint of this node as its source, and was not created here. One that
+/// was, and comes back, is here or remembered.
+fn is_not_ours(core: &Core, head: &Head) -> bool {
+    let source = head.source();
+    if source.is_none() || source.is_local() || !core.is_ours(source) {
+        return false;
+    }
+    let key = head.key();
+    !core.stock.knows(&key) && !core.stock.knows(&key.whole())
+}
+
+/// Reason to refuse a bundle by the rules.
+pub(super) fn breaks_rule(
+    core: &Core,
+    forwarder: &Forwarder,
+    head: &Head,
+    by: Option<&Eid>,
+) -> Option<Refusal> {
+    if !core.config.limits.unrouted && !has_use(core, forwarder, head.destination()) {
+        return Some(Refusal::NotAcceptable);
+    }
+    let number = core.rule(head, by)?;
+    let rule = &core.config.accept[number];
+    let bytes = head.payload_len().saturating_add(head.encoded_len() as u64);
+    if rule.refuse || bytes > rule.bundle {
+        return Some(Refusal::NotAcceptable);
+    }
+    let (bundles, held) = core.stock.shares.under(number);
+    let is_full = bundles >= rule.bundles || held.saturating_add(bytes) > rule.bytes;
+    is_full.then_some(Refusal::NoResources)
+}
+
+/// Whether bundles for an endpoint can be delivered or forwarded now or later.
+fn has_use(core: &Core, forwarder: &Forwarder, to: &Eid) -> bool {
+    let is_registered = core.users.is_registered(to);
+    if core.is_ours(to) {
+        return is_registered || *to == to.node();
+    }
+    is_registered || forwarder.leads_to(&core.config, to)
+}
+
+/// Reason to delete a bundle that has come.
+fn rejects(core: &Core, head: &Head, is_secured: bool) -> Option<Reason> {
+    // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
+    let named = [head.source(), head.destination(), head.report_to()];
+    if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
+        return Some(Reason::DestinationUnavailable);
+    }
+    // An acceptor has removed the signature.
+    let limits = &core.config.limits;
+    head.fault(&limits.head, is_secured || limits.unchecked)
+}
+
+/// Number of times that a forwarded bundle came back before, and the neighbour from which it comes
+/// now.
+fn returns_of(core: &Core, held: &Held) -> Option<(u8, Eid)> {
+    let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
+    let hops = held.hops(&core.config.limits.head);
+    let returns = core.stock.gone.returns(&held.key(), by, hops)?;
+    Some((returns, by.clone()))
+}
+
+/// Number of the held bundle that an arriving one repeats. A fragment for this node does not repeat
+/// that of another neighbour: one of them may be forged. A bundle without a source repeats none.
+fn repeats(core: &Core, held: &Held) -> Option<u64> {
+    let number = *core.stock.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
+    let is_apart = held.head.fragment().is_some()
+        && core.is_for_us(held.destination())
+        && core.stock.get(number).is_some_and(|known| known.arrival.by != held.arrival.by);
+    (!is_apart).then_some(number)
+}
+
+/// Handles a copy of a held bundle that was elsewhere: it came back in a loop, perhaps before the
+/// acknowledgement of its transmission. Nodes on that way take the held bundle for a repetition,
+/// unless its hop count is higher than when it was sent. Each transmission adds at most one hop,
+/// however many copies come. After too many of them the giver keeps the copy.
+pub(super) fn note_copy(core: &mut Core, copy: &Held) -> Reply {
+    let is_last = core.config.routing.is_copying() || core.is_for_us(copy.destination());
+    let (limits, stock) = (&core.config.limits, &mut core.stock);
+    let held = stock.by_key.get(&copy.key()).and_then(|number| stock.bundles.get_mut(number));
+    let held = held.filter(|held| !is_last && held.was_elsewhere(copy, &limits.head));
+    let Some(arrival) = held.map(|held| &mut held.arrival).filter(|arrival| arrival.is_tried)
+    else {
+        return Reply::NotNeeded;
+    };
+    if arrival.hops >= limits.returns {
+        return Reply::Refused(Refusal::NotAcceptable);
+    }
+    arrival.hops += 1;
+    arrival.is_tried = false;
+    Reply::NotNeeded
 }

@@ -8,18 +8,17 @@
 use std::time::Duration;
 
 use engine::Time;
-use session::timer::TICK;
 
 use super::config::{Boot, Config, millis};
 use super::head::Head;
 use super::held::Held;
-use super::record::{Clocks, Record};
-use super::{Agent, Alarm};
+use super::record::Clocks;
+use super::stock::Core;
 use crate::codec::bp6;
 use crate::codec::bp7::Bounds;
 
 /// Longest time between two records of the clocks while there are bundles.
-const NOTE: Duration = Duration::from_secs(60);
+pub(super) const NOTE: Duration = Duration::from_secs(60);
 /// Difference to a bundle's creation time that is no error of this node's clock.
 const TOLERANCE_MS: u64 = 1000;
 
@@ -66,7 +65,7 @@ pub(super) struct Life {
     /// is not known until the wall clock is right.
     gap: Option<(Clocks, u64)>,
     /// Time of the last record of the clocks.
-    noted: Option<Time>,
+    pub(super) noted: Option<Time>,
 }
 
 impl Life {
@@ -135,100 +134,61 @@ fn ms(at: Time) -> u64 {
     at.as_nanos() / 1_000_000
 }
 
-fn since_boot(boot: Boot, now: Time) -> (u64, u64) {
+pub(super) fn since_boot(boot: Boot, now: Time) -> (u64, u64) {
     (boot.id, boot.ms.saturating_add(ms(now)))
 }
 
-impl Agent {
-    /// Sets the wall clock: milliseconds from the beginning of 2000 to [`Time::ZERO`], or `None`
-    /// if they are not known.
-    ///
-    /// Bundles keep their ages and remaining lifetimes. Those of other nodes, however, expire by
-    /// the new clock if that is earlier and the clock was behind when they arrived: there was
-    /// none, or their creation times were in the future. Contacts of a plan do not change.
-    pub fn set_clock(&mut self, now: Time, clock: Option<u64>) {
-        let before = self.core.clock();
-        self.core.config.clock = clock;
-        let dtn_ms = self.core.clock().dtn_time(now);
-        if let Some((missing_ms, first)) = self.core.stock.life.fill_gap(now, dtn_ms) {
-            let numbers: Vec<u64> =
-                self.core.stock.bundles.range(..first).map(|(number, _)| *number).collect();
-            for number in numbers {
-                self.grow_older(now, number, missing_ms);
-            }
-            // Records of this run have times before the shift.
-            let numbers: Vec<u64> =
-                self.core.stock.bundles.range(first..).map(|(number, _)| *number).collect();
-            numbers.into_iter().for_each(|number| self.core.record_again(number));
+/// Sets the wall clock, as [`Agent::set_clock`](super::Agent::set_clock) does, and the expiries of
+/// bundles by it.
+pub(super) fn set_clock(core: &mut Core, now: Time, clock: Option<u64>) {
+    let before = core.clock();
+    core.config.clock = clock;
+    let dtn_ms = core.clock().dtn_time(now);
+    if let Some((missing_ms, first)) = core.stock.life.fill_gap(now, dtn_ms) {
+        let numbers: Vec<u64> =
+            core.stock.bundles.range(..first).map(|(number, _)| *number).collect();
+        for number in numbers {
+            grow_older(core, now, number, missing_ms);
         }
-        if let Some(dtn_ms) = dtn_ms {
-            let wrong = self.core.stock.bundles.iter().filter_map(|(number, held)| {
-                let expires = self.earlier_expiry(before, now, dtn_ms, held)?;
-                Some((*number, expires))
-            });
-            for (number, expires) in wrong.collect::<Vec<_>>() {
-                self.core.stock.expire_at(number, expires);
-                self.core.record_again(number);
-            }
-        }
-        self.note_clocks(now);
-        self.expire(now);
+        // Records of this run have times before the shift.
+        let numbers: Vec<u64> =
+            core.stock.bundles.range(first..).map(|(number, _)| *number).collect();
+        numbers.into_iter().for_each(|number| core.record_again(number));
     }
+    if let Some(dtn_ms) = dtn_ms {
+        let wrong = core.stock.bundles.iter().filter_map(|(number, held)| {
+            let expires = earlier_expiry(core, before, now, dtn_ms, held)?;
+            Some((*number, expires))
+        });
+        for (number, expires) in wrong.collect::<Vec<_>>() {
+            core.stock.expire_at(number, expires);
+            core.record_again(number);
+        }
+    }
+}
 
-    /// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
-    /// behind when it arrived.
-    fn earlier_expiry(&self, before: Clock, now: Time, dtn_ms: u64, held: &Held) -> Option<Time> {
-        let made_ms = held.head.creation().time_ms;
-        if made_ms == 0 || self.core.is_ours(held.head.source()) {
-            return None;
-        }
-        let was_behind = match before.dtn_time(held.received) {
-            Some(then_ms) => made_ms > then_ms.saturating_add(TOLERANCE_MS),
-            None => true,
-        };
-        let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
-        let lifetime_ms = held.head.lifetime_ms().min(self.core.config.limits.lifetime_ms());
-        let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
-        (expires < held.expires).then_some(expires)
+/// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
+/// behind when it arrived.
+fn earlier_expiry(core: &Core, before: Clock, now: Time, dtn_ms: u64, held: &Held) -> Option<Time> {
+    let made_ms = held.head.creation().time_ms;
+    if made_ms == 0 || core.is_ours(held.head.source()) {
+        return None;
     }
+    let was_behind = match before.dtn_time(held.received) {
+        Some(then_ms) => made_ms > then_ms.saturating_add(TOLERANCE_MS),
+        None => true,
+    };
+    let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
+    let lifetime_ms = held.head.lifetime_ms().min(core.config.limits.lifetime_ms());
+    let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
+    (expires < held.expires).then_some(expires)
+}
 
-    fn grow_older(&mut self, now: Time, number: u64, older_ms: u64) {
-        let Some(held) = self.core.stock.get_mut(number) else { return };
-        held.age_ms = held.age_ms.saturating_add(older_ms);
-        let expires = now + held.expires.since(now).saturating_sub(millis(older_ms));
-        self.core.stock.expire_at(number, expires);
-    }
-
-    /// Records all clocks, and does so again in a minute while there are bundles.
-    pub(super) fn note_clocks(&mut self, now: Time) {
-        if !self.core.config.persistent || !self.core.stock.is_ready {
-            return;
-        }
-        let clock = self.core.clock();
-        let boot = self.core.config.boot.map(|boot| since_boot(boot, now));
-        let clocks = Clocks { kept_ms: clock.kept_ms(now), boot, dtn_ms: clock.dtn_time(now) };
-        self.core.stock.store.put_clocks(Record::Clocks(clocks).encode());
-        self.core.stock.life.noted = Some(now);
-        self.watch_clocks(now);
-    }
-
-    /// Sees to the next record of the clocks. Where runs have no boot, the wall clock suffices.
-    pub(super) fn watch_clocks(&mut self, now: Time) {
-        if !self.core.config.persistent
-            || self.core.config.boot.is_none()
-            || self.core.stock.bundles.is_empty()
-        {
-            return;
-        }
-        let noted = self.core.stock.life.noted.map_or(now, |noted| noted + NOTE);
-        if self.core.timers.get(Alarm::Clocks).is_none() {
-            self.core.timers.set(
-                Alarm::Clocks,
-                noted.max(now + TICK),
-                "the next record of the clocks",
-            );
-        }
-    }
+fn grow_older(core: &mut Core, now: Time, number: u64, older_ms: u64) {
+    let Some(held) = core.stock.get_mut(number) else { return };
+    held.age_ms = held.age_ms.saturating_add(older_ms);
+    let expires = now + held.expires.since(now).saturating_sub(millis(older_ms));
+    core.stock.expire_at(number, expires);
 }
 
 #[cfg(test)]

@@ -6,10 +6,13 @@ use engine::Time;
 
 use super::super::layer::Content;
 use super::custody::Signaller;
-use super::head::Head;
-use super::{Agent, DeliveryId, Indication, RequestError};
-use crate::codec::bp6;
-use crate::codec::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
+use super::head::{Head, Key};
+use super::join::Whole;
+use super::reports::of_six;
+use super::stock::Core;
+use super::{Agent, DeliveryId, Held, Indication};
+use crate::codec::bp6::{self, AggregateCustodySignal, CustodySignal};
+use crate::codec::bp7::{AdministrativeRecord, Bounds, BundleFlags, Eid, StatusReport};
 
 /// Registered endpoints, and bundles waiting for their users.
 #[derive(Debug, Default)]
@@ -60,11 +63,6 @@ impl Users {
         self.undelivered.entry(endpoint.clone()).or_default().insert(number);
     }
 
-    /// Whether bundles are queued for an endpoint.
-    pub(super) fn has_waiting(&self, endpoint: &Eid) -> bool {
-        self.undelivered.contains_key(endpoint)
-    }
-
     /// Takes the bundle that waited longest.
     pub(super) fn pop_waiting(&mut self, endpoint: &Eid) -> Option<u64> {
         let undelivered = self.undelivered.get_mut(endpoint)?;
@@ -85,170 +83,175 @@ impl Users {
     }
 }
 
+/// Administrative record for this node.
+enum Record {
+    Report(StatusReport),
+    Signal(CustodySignal),
+    Aggregate(AggregateCustodySignal),
+}
+
+impl Record {
+    /// Record in the payload of a bundle; none if it is no known one.
+    fn decode(held: &Held, bounds: &Bounds) -> Option<Self> {
+        // No record is as long as a file.
+        let Content::Bytes(bytes) = &held.payload else { return None };
+        match held.head {
+            Head::Seven(_) => match AdministrativeRecord::decode(bytes, bounds).ok()? {
+                AdministrativeRecord::StatusReport(report) => Some(Self::Report(report)),
+                AdministrativeRecord::Other { .. } => None,
+            },
+            Head::Six(_) => match bp6::AdministrativeRecord::decode(bytes, bounds).ok()? {
+                bp6::AdministrativeRecord::StatusReport(report) => {
+                    Some(Self::Report(of_six(&report)))
+                }
+                bp6::AdministrativeRecord::CustodySignal(signal) => Some(Self::Signal(signal)),
+                bp6::AdministrativeRecord::AggregateCustodySignal(signal) => {
+                    Some(Self::Aggregate(signal))
+                }
+                bp6::AdministrativeRecord::Other { .. } => None,
+            },
+        }
+    }
+}
+
 impl Agent {
-    /// Registers a user for an endpoint. Bundles that wait for it are delivered.
-    ///
-    /// # Errors
-    ///
-    /// The endpoint is null or already registered.
-    pub fn register(&mut self, endpoint: &Eid) -> Result<(), RequestError> {
-        if endpoint.is_none() {
-            return Err(RequestError::NoDestination);
+    /// Delivers a bundle to its user, or keeps it until there is one.
+    pub(super) fn deliver(&mut self, now: Time, number: u64) {
+        let Some(held) = self.core.stock.get(number) else { return };
+        if held.head.fragment().is_some() {
+            return self.collect(now, number);
         }
-        if endpoint.is_singleton() && !self.core.is_ours(endpoint) {
-            return Err(RequestError::NotOurs);
+        let is_record = held.requests(BundleFlags::ADMINISTRATIVE);
+        let key = held.key();
+        self.joined(now, &key);
+        if is_record {
+            self.administrative(now, number);
+        } else {
+            deliver(&mut self.core, number);
         }
-        if self.core.users.is_registered(endpoint) {
-            return Err(RequestError::Taken);
-        }
-        self.core.users.register(endpoint);
-        self.offer(endpoint);
-        Ok(())
     }
 
-    /// Deregisters an endpoint. Unconfirmed bundles wait for the next registration.
-    pub fn deregister(&mut self, endpoint: &Eid) {
-        // The next user gets an indication of its own.
-        self.core.user.withdraw(|indication| match indication {
-            Indication::Delivered { endpoint: of, .. } => of == endpoint,
-            _ => false,
-        });
-        for number in self.core.users.deregister(endpoint) {
-            if let Some(held) = self.core.stock.get_mut(number) {
-                (held.delivering, held.waits) = (false, true);
-                self.core.users.wait(endpoint, number);
+    /// Adds a fragment for this node, and reassembles the bundle if it is complete.
+    fn collect(&mut self, now: Time, number: u64) {
+        match self.admission.joins.collect(&mut self.core, number) {
+            Some(whole) => self.join(now, &whole),
+            None => {
+                // Another giver's fragment with the same bounds is no duplicate of it.
+                self.drop_unremembered(number);
+                self.core.arm_expiry();
             }
         }
     }
 
-    /// Identity of the bundle of a delivery. After a restart the same number may belong to another
-    /// bundle.
-    #[must_use]
-    pub fn delivery(&self, delivery: DeliveryId) -> Option<BundleId> {
-        let held = self.core.stock.get(delivery.0).filter(|held| held.delivering);
-        held.map(|held| held.id())
+    fn join(&mut self, now: Time, whole: &Whole) {
+        let core = &mut self.core;
+        let has_place = self.reception.has_place(core);
+        if let Some((number, intake)) = self.admission.joins.join(core, whole, has_place) {
+            let progress = self.reception.join(core, number, intake);
+            self.receive(now, progress);
+        }
     }
 
-    /// Confirms a delivery: the agent may delete the bundle.
-    ///
-    /// # Errors
-    ///
-    /// No such delivery: it was confirmed, or has expired.
-    pub fn confirm(&mut self, now: Time, delivery: DeliveryId) -> Result<(), RequestError> {
-        let DeliveryId(number) = delivery;
-        let held = self.core.stock.get_mut(number).filter(|held| held.delivering);
-        let held = held.ok_or(RequestError::NoDelivery)?;
-        held.delivering = false;
-        let endpoint = held.destination().clone();
-        self.core.statistics.delivered += 1;
-        self.report(now, number, BundleFlags::REPORT_DELIVERY, Reason::NoInformation);
-        self.core.users.confirm(&endpoint, number);
-        self.settle(number);
-        self.offer(&endpoint);
-        Ok(())
-    }
-
-    /// Delivers a bundle to its user, or keeps it until there is one.
-    pub(super) fn deliver(&mut self, now: Time, number: u64) {
-        let Some(held) = self.core.stock.get_mut(number) else { return };
-        if held.head.fragment().is_some() {
-            return self.collect(now, number);
-        }
-        if !self.joins.is_empty() {
-            let key = held.key();
-            self.joined(now, &key);
-        }
-        let Some(held) = self.core.stock.get_mut(number) else { return };
-        if held.requests(BundleFlags::ADMINISTRATIVE) {
-            self.administrative(now, number);
+    /// Deletes the fragments of a bundle that is whole here, and safe.
+    fn joined(&mut self, now: Time, key: &Key) {
+        let (fragments, receptions) = self.admission.joins.joined(key);
+        if fragments.is_empty() {
             return;
         }
-        let endpoint = held.destination().clone();
-        if !self.core.users.has_waiting(&endpoint) && self.user_takes(&endpoint) {
-            self.hand_to_user(&endpoint, number);
-            return;
-        }
-        let Some(held) = self.core.stock.get_mut(number) else { return };
-        held.waits = true;
-        self.core.users.wait(&endpoint, number);
-        self.offer(&endpoint);
+        receptions.into_iter().for_each(|number| self.reception.drop(&mut self.core, number));
+        fragments.into_iter().for_each(|number| self.let_go(number));
+        self.join_others(now);
     }
 
-    /// Delivers the bundles waiting for an endpoint in order of arrival, as long as its user takes
-    /// more.
-    fn offer(&mut self, endpoint: &Eid) {
-        while self.user_takes(endpoint) {
-            let Some(number) = self.core.users.pop_waiting(endpoint) else { return };
-            self.hand_to_user(endpoint, number);
+    /// Drops fragments of a reassembled bundle that fails its security.
+    pub(super) fn join_refused(&mut self, now: Time, number: u64) {
+        let Some((whole, suspects)) = self.admission.joins.refused(number) else { return };
+        suspects.into_iter().for_each(|number| self.drop_unremembered(number));
+        self.admission.joins.recount(&whole);
+        self.core.arm_expiry();
+        self.join(now, &whole);
+        self.join_others(now);
+    }
+
+    /// Retries postponed reassemblies, until one is postponed again.
+    pub(super) fn join_others(&mut self, now: Time) {
+        while let Some(whole) = self.admission.joins.pop_later() {
+            self.join(now, &whole);
+            if self.admission.joins.is_later(&whole) {
+                return;
+            }
         }
     }
 
-    /// Whether an endpoint has a user that takes more deliveries.
-    fn user_takes(&self, endpoint: &Eid) -> bool {
-        self.core.users.takes(endpoint, self.core.config.limits.delivering)
-    }
-
-    /// Delivers a bundle to the user of an endpoint.
-    fn hand_to_user(&mut self, endpoint: &Eid, number: u64) {
-        let Some(held) = self.core.stock.get_mut(number) else { return };
-        if !self.core.users.hand_over(endpoint, number) {
-            return;
+    /// Removes a bundle, its record and its file, as if it had never arrived.
+    fn drop_unremembered(&mut self, number: u64) {
+        if let Some(held) = self.forget(number) {
+            self.core.drop_content(number, &held);
         }
-        (held.waits, held.delivering) = (false, true);
-        self.core.user.indicate(Indication::Delivered {
-            delivery: DeliveryId(number),
-            endpoint: endpoint.clone(),
-            id: held.id(),
-            version: held.head.version(),
-            verified: held.arrival.verified.clone(),
-            payload: held.payload.clone(),
-        });
     }
 
     /// Handles an administrative record for this node.
     fn administrative(&mut self, now: Time, number: u64) {
-        let bounds = self.core.config.limits.head;
-        let Some(held) = self.core.stock.get(number) else { return };
+        let core = &mut self.core;
+        let Some(held) = core.stock.get(number) else { return };
         let from = held.head.source().clone();
         let signaller = Signaller { source: from.clone(), by: held.arrival.by.clone() };
-        let (bytes, head) = match &held.payload {
-            Content::Bytes(bytes) => (bytes.clone(), held.head.clone()),
-            // No record is that long.
-            Content::File { .. } => return self.no_record(number),
+        let taken = match Record::decode(held, &core.config.limits.head) {
+            Some(Record::Report(report)) => {
+                core.user.indicate(Indication::Report { from, report });
+                Vec::new()
+            }
+            Some(Record::Signal(signal)) => self.custodian.on_signal(core, &signaller, &signal),
+            Some(Record::Aggregate(signal)) => {
+                self.custodian.on_aggregate_signal(core, &signaller, &signal)
+            }
+            None => {
+                core.statistics.malformed += 1;
+                return self.settle(number);
+            }
         };
-        let mut taken = Vec::new();
-        match head {
-            Head::Seven(_) => match AdministrativeRecord::decode(&bytes, &bounds) {
-                Ok(AdministrativeRecord::StatusReport(report)) => {
-                    self.core.user.indicate(Indication::Report { from, report });
-                }
-                Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
-            },
-            Head::Six(_) => match bp6::AdministrativeRecord::decode(&bytes, &bounds) {
-                Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
-                    let report = super::reports::of_six(&report);
-                    self.core.user.indicate(Indication::Report { from, report });
-                }
-                Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
-                    taken = self.custodian.on_signal(&mut self.core, &signaller, &signal);
-                }
-                Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
-                    taken = self.custodian.on_aggregate_signal(&mut self.core, &signaller, &signal);
-                }
-                Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
-                    return self.no_record(number);
-                }
-            },
-        }
-        for number in taken {
-            self.let_go(number);
-        }
+        taken.into_iter().for_each(|number| self.let_go(number));
         self.settle(number);
         self.forwarder.pump_freed(&mut self.core, now);
     }
+}
 
-    fn no_record(&mut self, number: u64) {
-        self.core.statistics.malformed += 1;
-        self.settle(number);
+/// Delivers a bundle to its user, after those that wait, or keeps it until there is one.
+fn deliver(core: &mut Core, number: u64) {
+    let Some(held) = core.stock.get_mut(number) else { return };
+    let endpoint = held.destination().clone();
+    held.waits = true;
+    core.users.wait(&endpoint, number);
+    offer(core, &endpoint);
+}
+
+/// Delivers the bundles waiting for an endpoint in order of arrival, as long as its user takes
+/// more.
+pub(super) fn offer(core: &mut Core, endpoint: &Eid) {
+    while user_takes(core, endpoint) {
+        let Some(number) = core.users.pop_waiting(endpoint) else { return };
+        hand_to_user(core, endpoint, number);
     }
+}
+
+/// Whether an endpoint has a user that takes more deliveries.
+fn user_takes(core: &Core, endpoint: &Eid) -> bool {
+    core.users.takes(endpoint, core.config.limits.delivering)
+}
+
+/// Delivers a bundle to the user of an endpoint.
+fn hand_to_user(core: &mut Core, endpoint: &Eid, number: u64) {
+    let Some(held) = core.stock.get_mut(number) else { return };
+    if !core.users.hand_over(endpoint, number) {
+        return;
+    }
+    (held.waits, held.delivering) = (false, true);
+    core.user.indicate(Indication::Delivered {
+        delivery: DeliveryId(number),
+        endpoint: endpoint.clone(),
+        id: held.id(),
+        version: held.head.version(),
+        verified: held.arrival.verified.clone(),
+        payload: held.payload.clone(),
+    });
 }

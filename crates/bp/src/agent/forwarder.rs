@@ -10,12 +10,13 @@ use engine::{EffectResult, Time};
 
 use super::config::Routing;
 use super::held::{Held, Sending};
+use super::intake::Giver;
 use super::links::{Down, Links, Reception, Up};
 use super::next_hop::{Planned, next_hop, node};
 use super::outgoing::{Load, Loader, Unfit, load};
 use super::stock::Core;
 use super::{Alarm, Config, Indication, LinkRef};
-use crate::codec::bp7::Eid;
+use crate::codec::bp7::{Eid, Reason};
 use crate::layer::{Command, LinkId, Neighbour, Outcome, Refusal, Tag};
 use crate::routes::{Priority, Route};
 
@@ -87,6 +88,28 @@ impl Forwarder {
             }
         };
         is_routed || self.links.reaches_discovered(&to.node())
+    }
+
+    /// Neighbour over whose link a bundle came.
+    pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
+        match giver {
+            Giver::Layer { layer, link, .. } => self.links.known(LinkRef { layer, link }).cloned(),
+            Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => None,
+        }
+    }
+
+    /// Reports something of a peer that an operator should know.
+    pub(super) fn note(&self, core: &mut Core, at: LinkRef, what: &'static str) {
+        let node = self.links.node(at).cloned();
+        core.user.indicate(Indication::Notice { node, what });
+    }
+
+    /// Reports once a minute that bundles come for which there never is room.
+    pub(super) fn note_too_long(&self, core: &mut Core, now: Time, at: LinkRef) {
+        if core.discards.count(now, None, Reason::DepletedStorage).is_some() {
+            let what = "a bundle is longer than the store, or than its neighbour's share of it";
+            self.note(core, at, what);
+        }
     }
 
     /// Removes a bundle that is gone from the queues, and ends its transmissions.

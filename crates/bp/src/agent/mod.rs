@@ -8,6 +8,7 @@
 //! delivery.
 
 mod admission;
+mod api;
 mod clock;
 mod config;
 mod custody;
@@ -18,7 +19,6 @@ mod head;
 mod held;
 mod indication;
 mod intake;
-mod inventory;
 mod join;
 mod links;
 mod next_hop;
@@ -26,46 +26,48 @@ mod numbers;
 mod outgoing;
 mod receive;
 mod record;
-mod reload;
 mod reports;
 mod requests;
 mod restart;
-mod secure;
 mod shares;
 mod source;
 mod stock;
 mod store;
 
 use engine::{
-    Deadline, Effect, EffectError, EffectResult, Engine, IndexRequest, Input, Rng, Time, Transmit,
-    TxBuf,
+    Deadline, Effect, EffectResult, Engine, IndexRequest, Input, Rng, Time, Transmit, TxBuf,
 };
 
+pub use self::api::{NeighbourTraffic, Received, State, Summary};
 pub use self::config::{
     Acceptance, Believe, Boot, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef,
     Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
-pub use self::inventory::{NeighbourTraffic, Received, State, Summary};
 pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
+use self::admission::{
+    Admission, RECEPTION, Reply, Secured, Step, Verdict, fault_of_six, hold, is_to_be_secured,
+    note_copy,
+};
 use self::config::millis;
 use self::custody::{Custodian, Signal};
 use self::forwarder::{Ended, Forwarder};
 use self::gone::Left;
+use self::head::Head;
 use self::held::Held;
-use self::intake::{Giver, Intakes};
-use self::join::Joins;
-use self::reports::Discards;
+use self::intake::Giver;
+use self::receive::{Origin, Progress, Reception};
+use self::reports::{record_request, status_report};
 use self::restart::Restart;
+use self::source::head;
 use self::stock::Core;
 use self::store::{Job, Store};
-use super::layer::{Command, Content, Outcome, Refusal, Tag};
+use super::layer::{Content, Event, Outcome, Refusal, Tag};
 use super::routes::Priority;
-use super::security::Vectors;
 use crate::codec::bp6::CustodyReason;
-use crate::codec::bp7::{BundleFlags, BundleId, Eid, Reason};
+use crate::codec::bp7::{BundleFlags, Reason};
 
 /// The agent's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,28 +96,15 @@ enum Alarm {
     Clocks,
 }
 
-/// Reply to the giver of a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
-    /// It is in the store.
-    Safe,
-    /// Not needed here; the giver may discard it.
-    NotNeeded,
-    /// Not accepted.
-    Refused(Refusal),
-}
-
 /// A bundle protocol agent.
 #[derive(Debug)]
 pub struct Agent {
     core: Core,
-    restart: Restart,
-    discards: Discards,
-    intakes: Intakes,
-    joins: Joins,
+    reception: Reception,
+    admission: Admission,
     custodian: Custodian,
-    vectors: Vectors,
     forwarder: Forwarder,
+    restart: Restart,
 }
 
 impl Agent {
@@ -125,164 +114,234 @@ impl Agent {
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
         let custodian = Custodian::new(&mut rng);
-        let vectors = Vectors::new(&mut rng);
+        let admission = Admission::new(&mut rng);
         let mut store = Store::new(config.directory.clone(), rng.next_u64());
         store.list();
         if config.persistent {
             store.effects.index(Job::Load, IndexRequest::Load);
         }
         Self {
+            reception: Reception::default(),
+            admission,
             custodian,
-            vectors,
-            restart: Restart::new(&config),
             forwarder: Forwarder::new(&config),
+            restart: Restart::new(&config),
             core: Core::new(config, store, first),
-            intakes: Intakes::default(),
-            joins: Joins::default(),
-            discards: Discards::default(),
         }
     }
 
-    /// The settings.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.core.config
-    }
-
-    /// Counters.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        Statistics {
-            bundles: self.core.stock.bundles.len(),
-            bytes: self.core.stock.bytes,
-            ..self.core.statistics
-        }
-    }
-
-    /// Whether the records of an earlier run are read, so that bundles are accepted.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.core.stock.is_ready
-    }
-
-    /// Next command, and the index of its layer.
-    pub fn poll_command(&mut self) -> Option<(usize, Command)> {
-        self.core.commands.pop_front()
-    }
-
-    /// Whether an endpoint belongs to this node.
-    #[must_use]
-    pub fn is_ours(&self, eid: &Eid) -> bool {
-        self.core.is_ours(eid)
-    }
-
-    /// Replies to the giver of a bundle.
-    fn reply(&mut self, giver: Giver, id: Option<BundleId>, reply: Reply) {
-        match giver {
-            Giver::Layer { layer, link, transfer } => {
-                let command = match reply {
-                    Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
-                    Reply::Refused(why) => {
-                        self.intakes.transfers.remove(&(layer, transfer));
-                        self.core.statistics.refused += 1;
-                        Command::Refuse { link, transfer, why }
-                    }
-                };
-                self.core.command(layer, command);
+    /// Handles an event of a layer. Layers are numbered as in [`LinkRef`].
+    pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
+        let core = &mut self.core;
+        match event {
+            Event::Up { link, neighbour } => {
+                self.forwarder.link_up(core, now, LinkRef { layer, link }, neighbour);
             }
-            Giver::User { .. } => {
-                let Some(id) = id else { return };
-                self.core.user.indicate(match reply {
-                    Reply::Safe => Indication::Stored { id },
-                    Reply::NotNeeded => return,
-                    Reply::Refused(Refusal::NoResources) => {
-                        Indication::Deleted { id, reason: Reason::DepletedStorage }
-                    }
-                    // Its file is shorter than requested.
-                    Reply::Refused(_) => {
-                        Indication::Deleted { id, reason: Reason::BlockUnintelligible }
-                    }
-                });
+            Event::Down { link, why } => {
+                self.forwarder.link_down(core, now, LinkRef { layer, link }, why);
             }
-            Giver::Agent | Giver::Remains | Giver::Fragments => {}
+            Event::Begins { link, transfer, bytes } => {
+                let origin = Origin { layer, link, transfer };
+                self.reception.on_begin(core, &self.forwarder, now, origin, bytes);
+            }
+            Event::Piece { link, transfer, bytes } => {
+                let origin = Origin { layer, link, transfer };
+                self.reception.on_piece(core, &self.forwarder, now, origin, &bytes);
+            }
+            Event::Whole { link, transfer, file } => {
+                let origin = Origin { layer, link, transfer };
+                let progress = self.reception.on_whole(core, origin, file);
+                self.receive(now, progress);
+            }
+            Event::Broken { transfer, keep, .. } => {
+                let progress = self.reception.on_broken(core, layer, transfer, keep);
+                self.receive(now, progress);
+            }
+            Event::Sent { link, tag, outcome } => {
+                self.on_sent(now, LinkRef { layer, link }, tag, outcome);
+            }
+            Event::PeerFault { link, what } => {
+                core.statistics.malformed += 1;
+                self.forwarder.note(core, LinkRef { layer, link }, what);
+            }
+            Event::Refused { link, why } => {
+                core.statistics.refused += 1;
+                match why {
+                    Refusal::NotAcceptable => {
+                        self.forwarder.note_too_long(core, now, LinkRef { layer, link });
+                    }
+                    Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
+                        core.user.limit_reached(Limit::Bytes);
+                    }
+                }
+            }
+            Event::Notice { link, what } => {
+                self.forwarder.note(core, LinkRef { layer, link }, what);
+            }
         }
     }
 
-    /// Accepts a valid bundle and stores it.
-    fn admit(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
+    /// Takes a bundle from its reception to the store: processes its security, and decides whether
+    /// it is accepted.
+    fn receive(&mut self, now: Time, mut progress: Progress) {
+        loop {
+            let core = &mut self.core;
+            let mut arrived = match progress {
+                Progress::Pending => return,
+                Progress::Failed { number, giver } => {
+                    if giver == Giver::Fragments {
+                        self.admission.joins.failed(core, now, number);
+                    }
+                    return self.forwarder.pump_all(core, now);
+                }
+                Progress::Complete(arrived) => *arrived,
+            };
+            let (number, giver) = (arrived.number, arrived.giver);
+            arrived.by = arrived.by.or_else(|| self.forwarder.giver_node(giver));
+            if arrived.secured.is_some() || !is_to_be_secured(core, &arrived.head) {
+                let held = Box::new(hold(core, now, arrived));
+                return self.admit(now, number, giver, held);
+            }
+            progress = match self.admission.secure(core, arrived) {
+                Secured::Passed(number, intake, payload) => {
+                    self.reception.begin_under(core, number, intake, &payload)
+                }
+                Secured::Read(number, intake) => self.reception.read(core, number, intake),
+                Secured::Rejected(held, reply, steps) => {
+                    self.reject(now, giver, &held, reply, steps);
+                    return self.join_refused(now, number);
+                }
+            };
+        }
+    }
+
+    /// Stores a bundle if it is accepted.
+    fn admit(&mut self, now: Time, number: u64, giver: Giver, mut held: Box<Held>) {
+        let core = &mut self.core;
+        match self.admission.judge(core, &self.forwarder, now, &mut held, giver) {
+            Verdict::Accepted(steps) => {
+                self.carry_out(now, &held, steps);
+                self.store(now, number, giver, held);
+            }
+            Verdict::Duplicate => {
+                let signals = self.custodian.signal_redundant(core, now, &held);
+                self.send_signals(now, signals);
+                let reply = note_copy(&mut self.core, &held);
+                let steps = if reply == Reply::NotNeeded { vec![RECEPTION] } else { Vec::new() };
+                self.reject(now, giver, &held, Some(reply), steps);
+            }
+            Verdict::Rejected(reply, steps) => self.reject(now, giver, &held, reply, steps),
+        }
+    }
+
+    /// Ends a bundle that is not accepted.
+    fn reject(
+        &mut self,
+        now: Time,
+        giver: Giver,
+        held: &Held,
+        reply: Option<Reply>,
+        steps: Vec<Step>,
+    ) {
+        self.carry_out(now, held, steps);
+        self.core.leave_content(held);
+        if let Some(reply) = reply {
+            self.reception.reply(&mut self.core, giver, Some(held.id()), reply);
+        }
+    }
+
+    /// Carries out the consequences of a decision about a bundle.
+    fn carry_out(&mut self, now: Time, held: &Held, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Report(flag, reason) => self.report(now, held, flag, reason),
+                Step::ReportBlock => {
+                    let (flag, reason) = (BundleFlags::REPORT_RECEPTION, Reason::BlockUnsupported);
+                    self.report_unasked(now, held, flag, reason);
+                }
+                Step::Note(rule, reason) => self.core.note_discard(now, held, rule, reason),
+                Step::Deleted(reason) => {
+                    self.core.user.indicate(Indication::Deleted { id: held.id(), reason });
+                }
+            }
+        }
+    }
+
+    /// Stores an accepted bundle.
+    fn store(&mut self, now: Time, number: u64, giver: Giver, mut held: Box<Held>) {
         if giver != Giver::Fragments {
             self.custodian.take_custody(&self.core, number, &mut held);
         }
-        held.copies = self.core.config.routing.first_copies(&held.head, giver.is_here());
-        held.storing = self.core.config.persistent;
+        let core = &mut self.core;
+        held.copies = core.config.routing.first_copies(&held.head, giver.is_here());
+        held.storing = core.config.persistent;
         if let Giver::User { key: Some(key), .. } = giver {
-            self.core.note_request(number, key, held.id());
+            core.note_request(number, key, held.id());
         }
         let is_safe = !held.storing;
         if !is_safe {
-            self.intakes.givers.insert(number, vec![giver]);
-            self.core.put(number, &held);
+            self.admission.givers.insert(number, vec![giver]);
+            core.put(number, &held);
         }
-        self.core.insert(number, held);
-        let (stock, peaks) = (&self.core.stock, &mut self.core.statistics);
+        core.insert(number, held);
+        let (stock, peaks) = (&core.stock, &mut core.statistics);
         peaks.bundles_peak = peaks.bundles_peak.max(stock.bundles.len());
         peaks.bytes_peak = peaks.bytes_peak.max(stock.bytes);
-        self.core.arm_expiry();
-        self.watch_clocks(now);
+        core.arm_expiry();
+        core.watch_clocks(now);
         if is_safe {
-            self.safe_for(now, number, &[giver]);
+            self.on_safe(now, number, &[giver]);
         }
+    }
+
+    /// Handles the result of storing a bundle. If the store failed it is dropped, as if it had
+    /// never arrived.
+    fn on_stored(&mut self, now: Time, number: u64, result: EffectResult) {
+        let givers = self.admission.givers.remove(&number).unwrap_or_default();
+        let Err(error) = self.core.stock.store.put_done(number, result) else {
+            self.core.statistics.stored += 1;
+            return self.on_safe(now, number, &givers);
+        };
+        if let Some(held) = self.forget(number) {
+            let core = &mut self.core;
+            core.forget_request(number);
+            core.stock.store.delete_payload(number, held.apart());
+            for giver in givers {
+                let reply = Reply::Refused(Refusal::NoResources);
+                self.reception.reply(core, giver, Some(held.id()), reply);
+                if giver == Giver::Fragments {
+                    self.admission.joins.failed(core, now, number);
+                }
+            }
+            core.arm_expiry();
+            self.forwarder.pump_all(core, now);
+        }
+        // After it: a bundle that leaves ends the limit.
+        self.core.on_store_failure(error);
     }
 
     /// A bundle is in the store: replies to its givers and dispatches it.
-    fn safe(&mut self, now: Time, number: u64) {
-        let givers = self.intakes.givers.remove(&number).unwrap_or_default();
-        self.safe_for(now, number, &givers);
-    }
-
-    fn safe_for(&mut self, now: Time, number: u64, givers: &[Giver]) {
+    fn on_safe(&mut self, now: Time, number: u64, givers: &[Giver]) {
         let Some(held) = self.core.stock.get_mut(number) else { return };
         held.storing = false;
-        let id = held.id();
+        let (id, predecessor) = (held.id(), held.arrival.predecessor.take());
         for &giver in givers {
-            self.reply(giver, Some(id.clone()), Reply::Safe);
+            self.reception.reply(&mut self.core, giver, Some(id.clone()), Reply::Safe);
             if matches!(giver, Giver::Layer { .. }) {
-                let flag = BundleFlags::REPORT_RECEPTION;
-                self.report(now, number, flag, Reason::NoInformation);
+                self.report_held(now, number, BundleFlags::REPORT_RECEPTION);
             }
         }
-        let Some(held) = self.core.stock.get_mut(number) else { return };
-        if let Some((custodian, custody_number)) = held.arrival.predecessor.take() {
+        if let (Some((custodian, custody_number)), Some(held)) =
+            (predecessor, self.core.stock.get(number))
+        {
             let (held, reason) = (held.clone(), CustodyReason::NoInformation);
-            self.report_of(now, &held, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
+            self.report(now, &held, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
             let core = &mut self.core;
             let signals =
                 self.custodian.signal(core, now, custodian, custody_number, &held, reason);
             self.send_signals(now, signals);
         }
         self.dispatch(now, number);
-    }
-
-    fn send_signals(&mut self, now: Time, signals: Vec<Signal>) {
-        for Signal { to, lifetime_ms, record } in signals {
-            self.send_record_six(now, &to, lifetime_ms, &record);
-        }
-    }
-
-    /// The store failed: drops the bundle as if it had never arrived.
-    fn unsafe_to_keep(&mut self, now: Time, number: u64) {
-        let givers = self.intakes.givers.remove(&number).unwrap_or_default();
-        let Some(held) = self.forget(number) else { return };
-        self.core.forget_request(number);
-        self.core.stock.store.delete_payload(number, held.apart());
-        for giver in givers {
-            self.reply(giver, Some(held.id()), Reply::Refused(Refusal::NoResources));
-            if giver == Giver::Fragments {
-                self.join_failed(now, number);
-            }
-        }
-        self.core.arm_expiry();
-        self.forwarder.pump_all(&mut self.core, now);
     }
 
     /// Dispatches a bundle (RFC 9171 §5.3).
@@ -300,15 +359,12 @@ impl Agent {
     /// Handles the end of a transmission.
     fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
         let core = &mut self.core;
-        let Some(Ended { number, node, forwarded }) =
-            self.forwarder.on_sent(core, now, at, tag, outcome)
-        else {
-            return;
-        };
+        let ended = self.forwarder.on_sent(core, now, at, tag, outcome);
+        let Some(Ended { number, node, forwarded }) = ended else { return };
         if let Some((to, held)) = forwarded.zip(core.stock.get(number)) {
             let id = held.id();
-            self.custodian.await_custody(&mut self.core, now, number);
-            self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
+            self.custodian.await_custody(core, now, number);
+            self.report_held(now, number, BundleFlags::REPORT_FORWARDING);
             self.core.user.indicate(Indication::Forwarded { id, to });
             self.settle(number);
         }
@@ -317,7 +373,7 @@ impl Agent {
 
     /// Lets a bundle go if no processing of it is left.
     fn settle(&mut self, number: u64) {
-        if self.core.stock.get(number).is_some_and(|held| held.is_done()) {
+        if self.core.stock.get(number).is_some_and(Held::is_done) {
             self.let_go(number);
         }
     }
@@ -325,41 +381,49 @@ impl Agent {
     /// Removes a bundle; remembers it until it expires.
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
+        let config = &self.core.config;
         // Other copies may arrive.
-        let bounds = &self.core.config.limits.head;
-        let left =
-            if self.core.config.routing.is_copying() { Left::Here } else { held.left(bounds) };
+        let is_here = config.routing.is_copying();
+        let left = if is_here { Left::Here } else { held.left(&config.limits.head) };
         self.core.remember(number, &held, &left);
     }
 
     /// Removes a bundle from all lists.
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
-        let held = self.core.remove(number)?;
-        self.leave_fragments(number, &held);
+        let core = &mut self.core;
+        let held = core.remove(number)?;
+        if let Some(joining) = self.admission.joins.leave(core, number, &held) {
+            self.reception.drop(core, joining);
+        }
         self.custodian.forget(number, held.custody.as_ref());
-        self.forwarder.forget(&mut self.core, number, &held);
-        self.core.user.limit_left(Limit::Bundles);
-        self.core.user.limit_left(Limit::Bytes);
-        self.core.user.limit_left(Limit::Share);
+        self.forwarder.forget(core, number, &held);
+        for limit in [Limit::Bundles, Limit::Bytes, Limit::Share] {
+            core.user.limit_left(limit);
+        }
         Some(held)
     }
 
-    /// Deletes a bundle that was not delivered or forwarded (RFC 9171 §5.10).
+    /// Deletes a bundle that was not delivered or forwarded (RFC 9171 §5.10). That is reported, if
+    /// requested or if this node has custody (RFC 5050 §5.13).
     fn delete(&mut self, now: Time, number: u64, reason: Reason) {
         let Some(held) = self.core.stock.get(number) else { return };
-        let id = held.id();
+        let (id, flag) = (held.id(), BundleFlags::REPORT_DELETION);
+        let is_reported = held.custody.is_some() || held.requests(flag);
+        let reported = is_reported.then(|| held.clone());
         self.core.cancel_sending(number);
         match reason {
             Reason::LifetimeExpired | Reason::TrafficPared => self.core.statistics.expired += 1,
             _ => self.core.statistics.deleted += 1,
         }
-        self.report_deletion(now, number, reason);
+        if let Some(held) = reported {
+            self.report_unasked(now, &held, flag, reason);
+        }
         self.core.user.indicate(Indication::Deleted { id, reason });
         self.let_go(number);
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((_, number)) = self.core.stock.next_expiry().filter(|(at, _)| *at <= now) {
+        while let Some(number) = self.core.stock.next_expired(now) {
             let Some(held) = self.core.stock.get(number) else { break };
             // Bundles with pending effects wait for their completion.
             if held.storing {
@@ -373,55 +437,87 @@ impl Agent {
         self.forwarder.pump_freed(&mut self.core, now);
     }
 
-    /// Starts the back-off after the store did not record a discarded bundle.
-    fn on_unrecorded(&mut self, now: Time, error: EffectError) {
-        if self.core.stock.store.refused.len() == 1 {
-            self.core.user.indicate(Indication::StoreFailed(error));
-            let at = now + self.core.stock.store.rest();
-            self.core.timers.set(Alarm::Record, at, "a retry of unstored records");
+    /// Reports on a held bundle, if requested.
+    fn report_held(&mut self, now: Time, number: u64, flag: BundleFlags) {
+        let Some(held) = self.core.stock.get(number) else { return };
+        if held.requests(flag) {
+            let held = held.clone();
+            self.report_unasked(now, &held, flag, Reason::NoInformation);
         }
     }
 
+    /// Reports on a bundle, if requested.
+    fn report(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
+        if held.requests(flag) {
+            self.report_unasked(now, held, flag, reason);
+        }
+    }
+
+    fn report_unasked(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
+        if let Some(request) = status_report(&self.core, now, held, flag, reason) {
+            self.send_record(now, request);
+        }
+    }
+
+    fn send_signals(&mut self, now: Time, signals: Vec<Signal>) {
+        for Signal { to, lifetime_ms, record } in signals {
+            if let Ok(bytes) = record.to_vec() {
+                self.send_record(now, record_request(Version::Six, &to, lifetime_ms, bytes));
+            }
+        }
+    }
+
+    /// Sends an administrative record, if there is room.
+    fn send_record(&mut self, now: Time, request: SendRequest) {
+        let core = &mut self.core;
+        if !core.check_room(request.payload.len() + 256) {
+            return;
+        }
+        let source = core.config.node.clone();
+        if let Ok(head) = head(core, now, source, &request)
+            && fault_of_six(core, &head, true).is_none()
+        {
+            self.begin(now, Giver::Agent, head, request.payload, false);
+        }
+    }
+
+    /// Receives a bundle created here.
+    fn begin(&mut self, now: Time, giver: Giver, head: Head, payload: Content, owns: bool) {
+        let progress = self.reception.begin(&mut self.core, giver, head, payload, owns);
+        self.receive(now, progress);
+    }
+
     fn effect_done(&mut self, now: Time, job: &Job, result: EffectResult) {
-        match *job {
-            Job::Load | Job::List => self.found(now, job, result),
-            Job::Open { intake } => self.intake_opened(now, intake, result),
-            Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, result),
-            Job::Sync { intake } => match result {
-                Ok(_) => self.finish_intake(now, intake),
-                Err(error) => self.fail_intake(now, intake, error),
-            },
-            Job::Part { intake } => self.part_done(now, intake, result),
-            Job::Sum { tag } => self.forwarder.summed(&mut self.core, now, tag, result),
+        let core = &mut self.core;
+        let (store, reception) = (&mut core.stock.store, &mut self.reception);
+        let progress = match *job {
+            Job::Load | Job::List => return self.found(now, job, result),
+            Job::Open { intake } => reception.opened(core, intake, result),
+            Job::Write { intake, bytes } => reception.written(core, intake, bytes, result),
+            Job::Sync { intake } => reception.synced(core, intake, result),
+            Job::Part { intake } => reception.part_done(core, intake, result),
+            Job::Sum { tag } => return self.forwarder.summed(core, now, tag, result),
             Job::Payload { number } => {
-                if let Err(error) = result {
-                    self.core.stock.store.unstored.insert(number, error);
-                }
+                store.unstored.extend(result.err().map(|error| (number, error)));
+                return;
             }
-            Job::Put { number } => match self.core.stock.store.put_done(number, result) {
-                Ok(_) => {
-                    self.core.statistics.stored += 1;
-                    self.safe(now, number);
-                }
-                Err(error) => {
-                    self.unsafe_to_keep(now, number);
-                    // After it: a bundle that leaves ends the limit.
-                    self.on_store_failure(error);
-                }
-            },
+            Job::Put { number } => return self.on_stored(now, number, result),
             Job::Gone { number } => {
-                if let Err(error) = self.core.stock.store.gone_effect_done(number, result) {
-                    self.on_unrecorded(now, error);
+                if let Err(error) = store.gone_effect_done(number, result) {
+                    core.on_unrecorded(now, error);
                 }
+                return;
             }
-            Job::Empty { number } => self.core.stock.store.emptied(number, &result),
+            Job::Empty { number } => return store.emptied(number, &result),
             Job::Used => {
                 if result.is_err() {
-                    self.core.stock.numbers.on_unrecorded();
+                    core.stock.numbers.on_unrecorded();
                 }
+                return;
             }
-            Job::Forget => {}
-        }
+            Job::Forget => return,
+        };
+        self.receive(now, progress);
     }
 }
 
@@ -460,7 +556,7 @@ impl Engine for Agent {
                     let signals = self.custodian.due_signals(&mut self.core);
                     self.send_signals(now, signals);
                 }
-                Alarm::Clocks => self.note_clocks(now),
+                Alarm::Clocks => self.core.note_clocks(now),
             }
         }
     }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use crate::codec::bp7::BundleId;
 
-use super::Agent;
 use super::record::RequestRecord;
 
 /// A request that sent a bundle.
@@ -42,12 +41,9 @@ impl Requests {
         }
         Some(record)
     }
-}
 
-impl Agent {
-    /// Bundle that an earlier request with this key sent, as long as it is held or remembered.
-    #[must_use]
-    pub fn sent_for(&self, key: u128) -> Option<BundleId> {
-        self.core.stock.requests.by_key.get(&key).map(|done| done.id.clone())
+    /// Bundle of the request with this key.
+    pub(super) fn sent_for(&self, key: u128) -> Option<&BundleId> {
+        self.by_key.get(&key).map(|done| &done.id)
     }
 }

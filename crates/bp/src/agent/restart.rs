@@ -227,7 +227,7 @@ impl Agent {
         }
         self.core.arm_expiry();
         if self.core.config.boot.is_some() {
-            self.note_clocks(now);
+            self.core.note_clocks(now);
         }
     }
 }

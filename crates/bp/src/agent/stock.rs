@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
-use engine::{Time, Timers};
+use engine::{EffectError, Time, Timers};
 use session::User;
+use session::timer::TICK;
 
-use super::clock::{Clock, Life};
+use super::clock::{Clock, Life, NOTE, since_boot};
 use super::deliver::Users;
 use super::gone::{Gone, Left};
 use super::head::{Head, Key};
 use super::held::Held;
 use super::numbers::Numbers;
-use super::record::{HeldRecord, Payload, Record, RequestRecord};
+use super::record::{Clocks, HeldRecord, Payload, Record, RequestRecord};
+use super::reports::Discards;
 use super::requests::Requests;
 use super::shares::{Account, Shares};
 use super::store::{Apart, Job, Store};
@@ -81,9 +83,9 @@ impl Stock {
         self.bundles.len() + self.store.refused.len()
     }
 
-    /// Bundle that expires first, and its expiry.
-    pub(super) fn next_expiry(&self) -> Option<(Time, u64)> {
-        self.by_expiry.first().copied()
+    /// Bundle that has expired.
+    pub(super) fn next_expired(&self, now: Time) -> Option<u64> {
+        self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, number)| *number)
     }
 
     /// Changes the expiry of a bundle.
@@ -101,6 +103,7 @@ pub(super) struct Core {
     pub(super) config: Config,
     pub(super) stock: Stock,
     pub(super) users: Users,
+    pub(super) discards: Discards,
     pub(super) commands: VecDeque<(usize, Command)>,
     pub(super) user: User<Indication, Limit>,
     pub(super) timers: Timers<Alarm>,
@@ -114,6 +117,7 @@ impl Core {
             stock: Stock::new(&config, store, first),
             config,
             users: Users::default(),
+            discards: Discards::default(),
             commands: VecDeque::new(),
             user: User::new(),
             timers: Timers::new(),
@@ -337,7 +341,7 @@ impl Core {
     }
 
     pub(super) fn arm_expiry(&mut self) {
-        let expiry = self.stock.next_expiry().map(|(at, _)| at);
+        let expiry = self.stock.by_expiry.first().map(|(at, _)| *at);
         self.timers.set_or_cancel(Alarm::Expiry, expiry, "a bundle's expiry");
         let gone = self.stock.gone.next();
         self.timers.set_or_cancel(Alarm::Gone, gone, "the expiry of a remembered bundle");
@@ -361,6 +365,62 @@ impl Core {
         let Some(held) = self.stock.get(number) else { return };
         for (at, tag) in held.sending.keys() {
             self.commands.push_back((at.layer, Command::Cancel { link: at.link, tag: *tag }));
+        }
+    }
+
+    /// Indicates that a bundle ended, at most once a minute for each rule and reason.
+    pub(super) fn note_discard(
+        &mut self,
+        now: Time,
+        held: &Held,
+        rule: Option<u32>,
+        reason: Reason,
+    ) {
+        if let Some(count) = self.discards.count(now, rule, reason) {
+            let (id, by) = (held.id(), held.arrival.by.clone());
+            self.user.indicate(Indication::Discarded { id, by, rule, reason, count });
+        }
+    }
+
+    /// Reports that the store did not take a bundle.
+    pub(super) fn on_store_failure(&mut self, error: EffectError) {
+        if error == EffectError::NoSpace {
+            self.user.limit_reached(Limit::Bytes);
+        } else {
+            self.user.indicate(Indication::StoreFailed(error));
+        }
+    }
+
+    /// Starts the back-off after the store did not record a discarded bundle.
+    pub(super) fn on_unrecorded(&mut self, now: Time, error: EffectError) {
+        if self.stock.store.refused.len() == 1 {
+            self.user.indicate(Indication::StoreFailed(error));
+            let at = now + self.stock.store.rest();
+            self.timers.set(Alarm::Record, at, "a retry of unstored records");
+        }
+    }
+
+    /// Records all clocks, and does so again in a minute while there are bundles.
+    pub(super) fn note_clocks(&mut self, now: Time) {
+        if !self.config.persistent || !self.stock.is_ready {
+            return;
+        }
+        let clock = self.clock();
+        let boot = self.config.boot.map(|boot| since_boot(boot, now));
+        let clocks = Clocks { kept_ms: clock.kept_ms(now), boot, dtn_ms: clock.dtn_time(now) };
+        self.stock.store.put_clocks(Record::Clocks(clocks).encode());
+        self.stock.life.noted = Some(now);
+        self.watch_clocks(now);
+    }
+
+    /// Sees to the next record of the clocks. Where runs have no boot, the wall clock suffices.
+    pub(super) fn watch_clocks(&mut self, now: Time) {
+        if !self.config.persistent || self.config.boot.is_none() || self.stock.bundles.is_empty() {
+            return;
+        }
+        let noted = self.stock.life.noted.map_or(now, |noted| noted + NOTE);
+        if self.timers.get(Alarm::Clocks).is_none() {
+            self.timers.set(Alarm::Clocks, noted.max(now + TICK), "the next record of the clocks");
         }
     }
 }
