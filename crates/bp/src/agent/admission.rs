@@ -12,10 +12,9 @@ use super::super::security::{Opened, Role, Vectors, Violation};
 use super::clock::ages;
 use super::forwarder::Forwarder;
 use super::head::Head;
-use super::held::{Arrival, Held};
+use super::held::Held;
 use super::intake::{Body, Giver, Intake};
 use super::join::Joins;
-use super::receive::Arrived;
 use super::stock::Core;
 use crate::codec::bp7::{self, BundleFlags, CrcType, Eid, Reason};
 use crate::codec::bpsec::INTEGRITY;
@@ -94,6 +93,7 @@ impl Admission {
         held: &mut Held,
         giver: Giver,
     ) -> Verdict {
+        complete(core, now, held, giver);
         if giver == Giver::Fragments && core.stock.knows(&held.key()) {
             // It has come whole in the meantime.
             return Verdict::Rejected(None, Vec::new());
@@ -154,8 +154,8 @@ impl Admission {
             return refused(Refusal::NoResources);
         }
         if let Some(violation) = fault_of_six(core, &held.head, false) {
-            let steps = violate(core, violation, true);
-            return Verdict::Rejected(Some(Reply::Refused(Refusal::NotAcceptable)), steps);
+            let (reply, steps) = violate(core, violation, giver);
+            return Verdict::Rejected(reply, steps);
         }
         let unknown = held.head.process_unknown(&mut held.tail, &core.config.limits.head);
         let mut steps = Vec::new();
@@ -171,68 +171,42 @@ impl Admission {
     }
 
     /// Processes the security of a bundle. Its payload is read into memory first.
-    pub(super) fn secure(&mut self, core: &mut Core, arrived: Arrived) -> Secured {
-        let Arrived { number, giver, by, head, payload, owns_file, .. } = arrived;
-        let reject = |head: Head, payload: Content, reply: Option<Reply>, steps: Vec<Step>| {
-            let mut held = Held::new(head, Bytes::new(), payload, false);
-            held.arrival.by.clone_from(&by);
-            Secured::Rejected(Box::new(held), reply, steps)
-        };
-        let file = match &payload {
-            Content::File { name, .. } => Some(name.clone()),
-            Content::Bytes(_) => None,
-        };
-        let owned = file.filter(|_| owns_file);
-        let reason = rejects(core, &head, false).filter(|_| !giver.is_here());
-        let is_too_long = matches!(payload, Content::File { .. })
-            && payload.len() > core.config.security.payload_max;
-        if reason.is_some() || is_too_long {
-            owned.into_iter().for_each(|name| core.stock.store.delete(name));
-            return match reason {
-                Some(reason) => {
-                    reject(head, payload, Some(Reply::NotNeeded), discard(core, reason))
-                }
-                None => {
-                    let refused = Reply::Refused(Refusal::NotAcceptable);
-                    reject(head, payload, Some(refused), Vec::new())
-                }
-            };
+    pub(super) fn secure(&mut self, core: &mut Core, giver: Giver, held: Box<Held>) -> Secured {
+        if let Some(reason) = rejects(core, &held.head, false).filter(|_| !giver.is_here()) {
+            return Secured::Rejected(held, Some(Reply::NotNeeded), discard(core, reason));
         }
-        let (bytes, seven) = match (payload, head) {
-            (Content::Bytes(bytes), Head::Seven(seven)) => (bytes, seven),
-            (payload, head) => {
-                let received = number;
+        let bytes = match &held.payload {
+            Content::Bytes(bytes) => bytes.to_vec(),
+            Content::File { .. } if held.payload.len() > core.config.security.payload_max => {
+                let refused = Reply::Refused(Refusal::NotAcceptable);
+                return Secured::Rejected(held, Some(refused), Vec::new());
+            }
+            Content::File { .. } => {
                 let number = core.number();
-                self.joins.renumber(received, number);
-                let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
-                (intake.by, intake.parts) = (by, Some(payload.into()));
+                self.joins.renumber(held.number, number);
+                let (by, owned) = (held.arrival.by.clone(), held.own_file().cloned());
+                let body = Body::Memory(BytesMut::new());
+                let mut intake = Intake::with_head(giver, body, held.head);
+                (intake.by, intake.parts) = (by, Some(held.payload.into()));
                 (intake.is_made, intake.read_from) = (true, owned);
                 return Secured::Read(number, Box::new(intake));
             }
         };
-        let mut opened = Opened { head: *seven, payload: bytes.to_vec() };
+        let Head::Seven(head) = &held.head else {
+            return Secured::Rejected(held, None, Vec::new());
+        };
+        let mut opened = Opened { head: (**head).clone(), payload: bytes };
         let passed = match self.carry_out_policy(core, &mut opened, giver) {
             Ok(passed) => passed,
             Err(violation) => {
-                let is_received = matches!(giver, Giver::Layer { .. } | Giver::Remains);
-                let mut steps = violate(core, violation, is_received);
-                let refused = Reply::Refused(Refusal::NotAcceptable);
-                match giver {
-                    Giver::Layer { .. } | Giver::Remains | Giver::Fragments => {}
-                    Giver::User { .. } => {
-                        steps.truncate(1);
-                        steps.push(Step::Deleted(violation.fault.reason()));
-                    }
-                    Giver::Agent => steps.truncate(1),
-                }
-                let payload = Content::Bytes(opened.payload.into());
-                return reject(opened.head.into(), payload, is_received.then_some(refused), steps);
+                let (reply, steps) = violate(core, violation, giver);
+                return Secured::Rejected(held, reply, steps);
             }
         };
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
-        (intake.by, intake.is_made, intake.secured) = (by, true, Some(passed));
-        Secured::Passed(number, Box::new(intake), opened.payload.into())
+        (intake.by, intake.is_made, intake.secured) = (held.arrival.by, true, Some(passed));
+        Secured::Passed(held.number, Box::new(intake), opened.payload.into())
     }
 
     /// Numbers of the rules whose operations the bundle passed.
@@ -278,39 +252,37 @@ fn discard(core: &mut Core, reason: Reason) -> Vec<Step> {
 }
 
 /// Deletes a bundle that violates a security rule. Its giver must not take it for delivered.
-fn violate(core: &mut Core, violation: Violation, is_received: bool) -> Vec<Step> {
+fn violate(core: &mut Core, violation: Violation, giver: Giver) -> (Option<Reply>, Vec<Step>) {
     core.statistics.deleted += 1;
     core.statistics.insecure += 1;
     let reason = violation.fault.reason();
-    let mut steps = vec![Step::Note(violation.rule, reason)];
-    steps.extend(is_received.then_some(RECEPTION));
-    steps.push(Step::Report(BundleFlags::REPORT_DELETION, reason));
-    steps
+    let note = Step::Note(violation.rule, reason);
+    let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
+    match giver {
+        Giver::Layer { .. } | Giver::Remains => {
+            (Some(Reply::Refused(Refusal::NotAcceptable)), vec![note, RECEPTION, report])
+        }
+        Giver::Fragments => (None, vec![note, report]),
+        Giver::User { .. } => (None, vec![note, Step::Deleted(reason)]),
+        Giver::Agent => (None, vec![note]),
+    }
 }
 
-/// A received bundle as it is held.
-pub(super) fn hold(core: &Core, now: Time, arrived: Arrived) -> Held {
-    let Arrived { giver, by, head, tail, payload, owns_file, secured, .. } = arrived;
+/// Sets the priority and the times of a received bundle.
+fn complete(core: &Core, now: Time, held: &mut Held, giver: Giver) {
     let limits = &core.config.limits;
-    let priority = match giver {
+    held.priority = match giver {
         Giver::User { priority, .. } => priority,
         Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {
-            head.priority().unwrap_or(Priority::Normal)
+            held.head.priority().unwrap_or(Priority::Normal)
         }
     };
-    let rule = core.rule(&head, by.as_ref()).filter(|_| !giver.is_here());
+    let rule = core.rule(&held.head, held.arrival.by.as_ref()).filter(|_| !giver.is_here());
     let max = rule.map_or(u64::MAX, |rule| core.config.accept[rule].lifetime_ms);
     let max = max.min(limits.lifetime_ms());
-    let (age_ms, expires) = ages(&head, now, core.clock(), max, &limits.head);
-    let from = head.previous_node(&limits.head);
-    let arrival = Arrival {
-        by,
-        is_secured: secured.is_some(),
-        verified: secured.unwrap_or_default(),
-        ..Arrival::default()
-    };
-    let content = Held::new(head, tail, payload, owns_file);
-    Held { received: now, age_ms, expires, priority, from, arrival, ..content }
+    held.received = now;
+    (held.age_ms, held.expires) = ages(&held.head, now, core.clock(), max, &limits.head);
+    held.from = held.head.previous_node(&limits.head);
 }
 
 /// Whether a bundle's security is to be processed; fragments are processed after reassembly.

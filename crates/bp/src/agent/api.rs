@@ -16,7 +16,7 @@ use super::deliver::offer;
 use super::head::{Head, Key};
 use super::intake::Giver;
 use super::shares::Account;
-use super::source::{SendRequest, head};
+use super::source::SendRequest;
 use super::{
     Agent, DeliveryId, Held, Indication, Limit, LinkRef, RequestError, Routing, Statistics, Version,
 };
@@ -147,7 +147,7 @@ impl Agent {
         if request.destination.is_none() {
             return Err(RequestError::NoDestination);
         }
-        let source = request.source.clone().unwrap_or_else(|| self.core.config.node.clone());
+        let source = request.source(&self.core);
         if !source.is_none() && !self.core.is_ours(&source) {
             return Err(RequestError::NotOurs);
         }
@@ -166,7 +166,7 @@ impl Agent {
             self.core.user.limit_reached(Limit::Incoming);
             return Err(RequestError::Full);
         }
-        let head = head(&mut self.core, now, source, &request)?;
+        let head = request.head(&mut self.core, now)?;
         if fault_of_six(&self.core, &head, true).is_some() {
             let why = "a security rule applies, and version 6 has no such security";
             return Err(RequestError::Conflict(why));
@@ -217,7 +217,7 @@ impl Agent {
     /// Bundles in the store with a number above `after`, in order of arrival.
     pub fn bundles_after(&self, after: u64) -> impl Iterator<Item = Summary> + '_ {
         let later = self.core.stock.bundles.range(after.saturating_add(1)..);
-        later.map(|(number, held)| held.summary(*number))
+        later.map(|(_, held)| held.summary())
     }
 
     /// Deletes up to `most` bundles with a number above `after` that `selects` chooses, on a user's
@@ -231,7 +231,7 @@ impl Agent {
     ) -> Vec<u64> {
         let later = self.core.stock.bundles.range(after.saturating_add(1)..);
         let free = later.filter(|(_, held)| !held.storing);
-        let chosen = free.filter(|(number, held)| selects(&held.summary(**number)));
+        let chosen = free.filter(|(_, held)| selects(&held.summary()));
         let numbers: Vec<u64> = chosen.map(|(number, _)| *number).take(most).collect();
         for number in &numbers {
             self.delete(now, *number, Reason::TransmissionCanceled);
@@ -516,11 +516,11 @@ impl Agent {
 }
 
 impl Held {
-    fn summary(&self, number: u64) -> Summary {
+    fn summary(&self) -> Summary {
         let queued = self.queued.keys().cloned();
         let sending = self.sending.values().map(|sending| sending.to.clone());
         Summary {
-            number,
+            number: self.number,
             id: self.id(),
             destination: self.destination().clone(),
             bytes: self.bytes(),

@@ -12,8 +12,8 @@ use engine::Time;
 use super::config::{Boot, Config, millis};
 use super::head::Head;
 use super::held::Held;
-use super::record::Clocks;
 use super::stock::Core;
+use super::store::Clocks;
 use crate::codec::bp6;
 use crate::codec::bp7::Bounds;
 

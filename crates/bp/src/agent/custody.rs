@@ -78,10 +78,10 @@ impl Custodian {
     }
 
     /// Removes a bundle.
-    pub(super) fn forget(&mut self, number: u64, custody: Option<&Custody>) {
-        let Some(custody) = custody else { return };
+    pub(super) fn forget(&mut self, held: &Held) {
+        let Some(custody) = &held.custody else { return };
         if let Some(again) = custody.again {
-            self.by_time.remove(&(again, number));
+            self.by_time.remove(&(again, held.number));
         }
         if let Some(given) = custody.number {
             self.by_number.remove(&given);
@@ -97,7 +97,7 @@ impl Custodian {
 
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
-    pub(super) fn take_custody(&mut self, core: &Core, number: u64, held: &mut Held) {
+    pub(super) fn take_custody(&mut self, core: &Core, held: &mut Held) {
         if !held.head.requests_custody() || !core.config.custody.accept {
             return;
         }
@@ -107,7 +107,7 @@ impl Custodian {
             return;
         }
         match held.head.set_custodian(&core.config.node) {
-            Ok(()) => held.custody = Some(self.new_custody(core, number)),
+            Ok(()) => held.custody = Some(self.new_custody(core, held.number)),
             // A bundle whose endpoints are numbers cannot name a node without one.
             Err(_) => held.arrival.predecessor = None,
         }
@@ -287,8 +287,8 @@ impl Custodian {
         if custody.taken.covered() < len {
             return None;
         }
-        let custody = held.custody.take();
-        self.forget(number, custody.as_ref());
+        self.forget(held);
+        held.custody = None;
         let id = held.id();
         core.cancel_sending(number);
         core.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });

@@ -147,8 +147,8 @@ impl Agent {
         let core = &mut self.core;
         let has_place = self.reception.has_place(core);
         if let Some((number, intake)) = self.admission.joins.join(core, whole, has_place) {
-            let progress = self.reception.join(core, number, intake);
-            self.receive(now, progress);
+            let received = self.reception.join(core, number, intake);
+            self.receive(now, received);
         }
     }
 
@@ -186,7 +186,7 @@ impl Agent {
     /// Removes a bundle, its record and its file, as if it had never arrived.
     fn drop_unremembered(&mut self, number: u64) {
         if let Some(held) = self.forget(number) {
-            self.core.drop_content(number, &held);
+            self.core.drop_content(&held);
         }
     }
 

@@ -11,8 +11,7 @@ use engine::{EffectResult, Time};
 use super::config::Routing;
 use super::held::{Held, Sending};
 use super::intake::Giver;
-use super::links::{Down, Links, Reception, Up};
-use super::next_hop::{Planned, next_hop, node};
+use super::links::{Down, Links, Planned, Receipt, Transmission, Up, next_hop, node};
 use super::outgoing::{Load, Loader, Unfit, load};
 use super::stock::Core;
 use super::{Alarm, Config, Indication, LinkRef};
@@ -113,7 +112,8 @@ impl Forwarder {
     }
 
     /// Removes a bundle that is gone from the queues, and ends its transmissions.
-    pub(super) fn forget(&mut self, core: &mut Core, number: u64, held: &Held) {
+    pub(super) fn forget(&mut self, core: &mut Core, held: &Held) {
+        let number = held.number;
         self.links.forget(number);
         for (node, route) in &held.queued {
             self.links.dequeue(node, held.priority, number);
@@ -137,7 +137,7 @@ impl Forwarder {
                 }
             }
             routing @ (Routing::Static(_) | Routing::ContactGraph(..)) => {
-                match next_hop(routing, &self.links, &self.planned, now, number, held) {
+                match next_hop(routing, &self.links, &self.planned, now, held) {
                     Some((node, route)) => self.enqueue(core, now, number, &node, route),
                     None => self.wait(core, now, number),
                 }
@@ -255,23 +255,23 @@ impl Forwarder {
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
         let bytes = (end - start).saturating_add(head_len as u64);
-        let tag = self.links.begin(at, number, bytes);
+        let sent = self.links.begin(at, number, bytes);
         let sending =
             Sending { to: node.clone(), route: None, part, head_len, hops: held.arrival.hops };
         if let Some(custody) = &mut held.custody {
             custody.given.insert(node.clone());
         }
-        held.sending.insert((at, tag), sending);
+        held.sending.insert(sent.key(), sending);
         held.arrival.is_tried = true;
         if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
             let route = held.queued.remove(node).flatten();
-            if let Some(sending) = held.sending.get_mut(&(at, tag)) {
+            if let Some(sending) = held.sending.get_mut(&sent.key()) {
                 sending.route = route;
             }
             self.links.dequeue(node, held.priority, number);
         }
         self.give(core, number, node, load.copies);
-        self.loader.send(core, at, tag, number, load);
+        self.loader.send(core, sent, load);
     }
 
     /// Handles a layer's report that a transmission ended. Then [`Self::proceed`] is due.
@@ -283,15 +283,16 @@ impl Forwarder {
         tag: Tag,
         outcome: Outcome,
     ) -> Option<Ended> {
-        let (number, node) = self.links.end(at, tag)?;
+        let (sent, node) = self.links.end(at, tag)?;
+        let number = sent.number;
         let mut forwarded = None;
         let result = match outcome {
             Outcome::Acknowledged | Outcome::Left | Outcome::Refused(Refusal::Completed) => {
-                Reception::Accepted
+                Receipt::Accepted
             }
-            Outcome::Refused(Refusal::NotAcceptable) => Reception::Declined,
-            Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => Reception::NoRoom,
-            Outcome::Failed { .. } => Reception::Failed,
+            Outcome::Refused(Refusal::NotAcceptable) => Receipt::Declined,
+            Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => Receipt::NoRoom,
+            Outcome::Failed { .. } => Receipt::Failed,
         };
         if self.links.rest(now, at, result) {
             self.arm_rests(core);
@@ -302,12 +303,12 @@ impl Forwarder {
             }
         }
         match result {
-            Reception::Accepted if !self.is_overtaken(core, at, tag, number) => {
-                forwarded = self.on_accepted(core, now, at, tag, number);
+            Receipt::Accepted if !is_overtaken(core, sent) => {
+                forwarded = self.on_accepted(core, now, sent);
             }
-            Reception::Declined => self.reroute(core, now, at, tag, number, Retry::NextSession),
-            Reception::Accepted | Reception::NoRoom | Reception::Failed => {
-                self.reroute(core, now, at, tag, number, Retry::Now);
+            Receipt::Declined => self.reroute(core, now, sent, Retry::NextSession),
+            Receipt::Accepted | Receipt::NoRoom | Receipt::Failed => {
+                self.reroute(core, now, sent, Retry::Now);
             }
         }
         Some(Ended { number, node, forwarded })
@@ -325,14 +326,6 @@ impl Forwarder {
         self.use_volume(core, now);
     }
 
-    /// Whether a copy came back during a transmission: its neighbour may have discarded the bundle
-    /// as a repetition.
-    fn is_overtaken(&self, core: &Core, at: LinkRef, tag: Tag, number: u64) -> bool {
-        let Some(held) = core.stock.get(number) else { return false };
-        let sending = held.sending.get(&(at, tag)).filter(|sending| sending.part.is_none());
-        sending.is_some_and(|sending| sending.hops < held.arrival.hops)
-    }
-
     /// Resumes transmission to neighbours whose back-off has ended.
     pub(super) fn rested(&mut self, core: &mut Core, now: Time) {
         self.pump_all(core, now);
@@ -346,17 +339,10 @@ impl Forwarder {
     }
 
     /// Neighbour to which all of a bundle was forwarded now.
-    fn on_accepted(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        at: LinkRef,
-        tag: Tag,
-        number: u64,
-    ) -> Option<Eid> {
+    fn on_accepted(&mut self, core: &mut Core, now: Time, sent: Transmission) -> Option<Eid> {
         let copies = core.config.routing.is_copying();
-        let held = core.stock.get_mut(number)?;
-        let sending = held.sending.remove(&(at, tag))?;
+        let held = core.stock.get_mut(sent.number)?;
+        let sending = held.sending.remove(&sent.key())?;
         let node = sending.to;
         if let Some((start, end)) = sending.part {
             held.parts.entry(node.clone()).or_default().insert(start, end);
@@ -366,7 +352,7 @@ impl Forwarder {
                     || held.sending.values().any(|sending| sending.to == node);
                 // Parts failed while others were in transit.
                 if !is_under_way && held.gap(copy_for).is_some() {
-                    self.route(core, now, number);
+                    self.route(core, now, sent.number);
                 }
                 return None;
             }
@@ -380,39 +366,31 @@ impl Forwarder {
         // The destination received it: no more copies are needed.
         if copies && held.destination().node() == node && self.links.reaches_known(&node) {
             held.waits = false;
-            self.links.waiting.remove(&number);
-            self.withdraw(core, number, |_| false);
+            self.links.waiting.remove(&sent.number);
+            self.withdraw(core, sent.number, |_| false);
         }
         core.statistics.forwarded += 1;
         Some(node)
     }
 
     /// Routes a bundle again after a failed transmission.
-    fn reroute(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        at: LinkRef,
-        tag: Tag,
-        number: u64,
-        retry: Retry,
-    ) {
+    fn reroute(&mut self, core: &mut Core, now: Time, sent: Transmission, retry: Retry) {
         core.statistics.failed += 1;
-        let Some(held) = core.stock.get_mut(number) else { return };
-        let Some(sending) = held.sending.remove(&(at, tag)) else { return };
+        let Some(held) = core.stock.get_mut(sent.number) else { return };
+        let Some(sending) = held.sending.remove(&sent.key()) else { return };
         let (bytes, priority) = (held.bytes(), held.priority);
         held.take_again(&sending.to);
         self.give_back(core, sending.route.as_ref(), bytes, priority);
         match retry {
-            Retry::Now => self.route(core, now, number),
+            Retry::Now => self.route(core, now, sent.number),
             Retry::NextSession => {
-                self.links.decline(&sending.to, number);
-                self.unqueue(core, number, &sending.to);
-                self.route(core, now, number);
+                self.links.decline(&sending.to, sent.number);
+                self.unqueue(core, sent.number, &sending.to);
+                self.route(core, now, sent.number);
             }
             Retry::Later => {
-                self.unqueue(core, number, &sending.to);
-                self.wait(core, now, number);
+                self.unqueue(core, sent.number, &sending.to);
+                self.wait(core, now, sent.number);
                 self.arm_dispatch_at(core, now + WAITING);
             }
         }
@@ -499,8 +477,8 @@ impl Forwarder {
             self.set_failed(core, now, node, true);
         }
         // The layer will not report on unreported transmissions any more.
-        for (tag, number) in bundles {
-            self.reroute(core, now, at, tag, number, Retry::Now);
+        for sent in bundles {
+            self.reroute(core, now, sent, Retry::Now);
         }
         core.user.indicate(Indication::Down { node: node.clone(), why });
         if let Some(node) = node {
@@ -790,9 +768,9 @@ impl Forwarder {
 
     /// Handles an opened file of an outgoing part, or a piece read from it.
     pub(super) fn summed(&mut self, core: &mut Core, now: Time, tag: Tag, result: EffectResult) {
-        if let Some((at, number)) = self.loader.summed(core, tag, result) {
-            self.links.abort(at, tag);
-            self.reroute(core, now, at, tag, number, Retry::Later);
+        if let Some(sent) = self.loader.summed(core, tag, result) {
+            self.links.abort(sent.at, tag);
+            self.reroute(core, now, sent, Retry::Later);
             self.pump_freed(core, now);
         }
     }
@@ -819,4 +797,12 @@ impl Forwarder {
         }
         self.dispatch_again(core, now);
     }
+}
+
+/// Whether a copy came back during a transmission: its neighbour may have discarded the bundle as a
+/// repetition.
+fn is_overtaken(core: &Core, sent: Transmission) -> bool {
+    let Some(held) = core.stock.get(sent.number) else { return false };
+    let sending = held.sending.get(&sent.key()).filter(|sending| sending.part.is_none());
+    sending.is_some_and(|sending| sending.hops < held.arrival.hops)
 }

@@ -12,13 +12,14 @@ use super::super::routes::{Priority, Route};
 use super::config::LinkRef;
 use super::gone::Left;
 use super::head::{Head, Key};
-use super::record::is_apart;
-use super::store::Apart;
+use super::store::{Apart, is_apart};
 use crate::codec::bp7::{Bounds, BundleFlags, BundleId, Eid};
 
 /// A bundle and its state of processing.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
+    /// Number in the store, of its file and of its record.
+    pub(super) number: u64,
     pub(super) head: Head,
     pub(super) tail: Bytes,
     pub(super) payload: Content,
@@ -103,8 +104,15 @@ pub(super) struct Custody {
 
 impl Held {
     /// A bundle that is not queued or delivered yet.
-    pub(super) fn new(head: Head, tail: Bytes, payload: Content, owns_file: bool) -> Self {
+    pub(super) fn new(
+        number: u64,
+        head: Head,
+        tail: Bytes,
+        payload: Content,
+        owns_file: bool,
+    ) -> Self {
         Self {
+            number,
             head,
             tail,
             payload,

@@ -365,10 +365,10 @@ impl Joins {
     }
 
     /// Removes a fragment. Returns the reception that reassembled it.
-    pub(super) fn leave(&mut self, core: &mut Core, number: u64, held: &Held) -> Option<u64> {
+    pub(super) fn leave(&mut self, core: &mut Core, held: &Held) -> Option<u64> {
         let (whole, (offset, _)) = (Whole::new(held)?, held.key().fragment?);
         let fragments = self.fragments.get_mut(&whole)?;
-        if !fragments.remove(Start { offset, number }) {
+        if !fragments.remove(Start { offset, number: held.number }) {
             return None;
         }
         let joining = fragments.joining.take();

@@ -1,4 +1,5 @@
-//! Links of an agent, and the queues of bundles for the neighbours behind them.
+//! Links of an agent and contacts of its plan, the queues of bundles for the neighbours behind them,
+//! and the choice of a bundle's next hop.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +7,12 @@ use std::time::Duration;
 
 use engine::Time;
 
-use super::{LinkRef, NeighbourTraffic};
+use super::config::{Entry, Routing};
+use super::{Config, Held, LinkRef, NeighbourTraffic};
 use crate::codec::bp7::Eid;
+use crate::contacts::NodeNumber;
 use crate::layer::{Neighbour, Tag};
-use crate::routes::Priority;
+use crate::routes::{Priority, Route, Router, Wanted};
 
 /// First and longest back-off after a neighbour had no room, a layer failed, or the store did not
 /// record the end of a bundle.
@@ -62,7 +65,7 @@ impl UnderWay {
 
 /// Result of a transmission, as far as it determines the back-off of the neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reception {
+pub(super) enum Receipt {
     Accepted,
     /// The neighbour will never take this bundle, but may take others.
     Declined,
@@ -84,8 +87,23 @@ pub(super) struct Up {
 #[derive(Debug)]
 pub(super) struct Down {
     pub(super) node: Option<Eid>,
-    /// Bundles that were in transit.
-    pub(super) bundles: Vec<(Tag, u64)>,
+    /// Transmissions that it had.
+    pub(super) bundles: Vec<Transmission>,
+}
+
+/// Transmission of a bundle over a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transmission {
+    pub(super) at: LinkRef,
+    pub(super) tag: Tag,
+    /// Number of the bundle.
+    pub(super) number: u64,
+}
+
+impl Transmission {
+    pub(super) const fn key(self) -> (LinkRef, Tag) {
+        (self.at, self.tag)
+    }
 }
 
 /// Links and queues of bundles.
@@ -141,7 +159,8 @@ impl Links {
     pub(super) fn link_down(&mut self, at: LinkRef) -> Option<Down> {
         self.ending.remove(&at);
         let Link { node, sending, .. } = self.by_ref.remove(&at)?;
-        let bundles = sending.bundles.into_iter().map(|(tag, (number, _))| (tag, number));
+        let bundles = sending.bundles.into_iter();
+        let bundles = bundles.map(|(tag, (number, _))| Transmission { at, tag, number });
         Some(Down { node, bundles: bundles.collect() })
     }
 
@@ -326,21 +345,21 @@ impl Links {
         traffic
     }
 
-    /// Records a transmission of a bundle with `bytes` bytes. Returns its tag.
-    pub(super) fn begin(&mut self, at: LinkRef, number: u64, bytes: u64) -> Tag {
+    /// Records a transmission of a bundle with `bytes` bytes.
+    pub(super) fn begin(&mut self, at: LinkRef, number: u64, bytes: u64) -> Transmission {
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
         if let Some(link) = self.by_ref.get_mut(&at) {
             link.sending.insert(tag, number, bytes);
         }
-        tag
+        Transmission { at, tag, number }
     }
 
-    /// Removes a transmission on which its layer reported. Returns the bundle and its neighbour.
-    pub(super) fn end(&mut self, at: LinkRef, tag: Tag) -> Option<(u64, Option<Eid>)> {
+    /// Removes a transmission on which its layer reported. Returns it and its neighbour.
+    pub(super) fn end(&mut self, at: LinkRef, tag: Tag) -> Option<(Transmission, Option<Eid>)> {
         let link = self.by_ref.get_mut(&at)?;
         let number = link.sending.remove(tag)?;
-        Some((number, link.node.clone()))
+        Some((Transmission { at, tag, number }, link.node.clone()))
     }
 
     /// Removes a transmission without a report of its layer.
@@ -353,22 +372,22 @@ impl Links {
 
     /// Starts the back-off of a neighbour if the result of a transmission calls for it; returns
     /// whether it does.
-    pub(super) fn rest(&mut self, now: Time, at: LinkRef, result: Reception) -> bool {
+    pub(super) fn rest(&mut self, now: Time, at: LinkRef, result: Receipt) -> bool {
         let Some(link) = self.by_ref.get_mut(&at) else { return false };
         match result {
-            Reception::Accepted => {
+            Receipt::Accepted => {
                 link.rests = None;
                 false
             }
-            Reception::Declined => false,
-            Reception::NoRoom => {
+            Receipt::Declined => false,
+            Receipt::NoRoom => {
                 let long = link.rests.map_or(REST, |(_, long)| (2 * long).min(REST_MAX));
                 link.rests = Some((now + long, long));
                 true
             }
             // A layer whose link breaks reports that next. Until then it would fail every bundle at
             // once, without end.
-            Reception::Failed => {
+            Receipt::Failed => {
                 link.rests = Some((now + REST, link.rests.map_or(REST, |(_, long)| long)));
                 true
             }
@@ -395,4 +414,199 @@ impl Links {
     pub(super) fn set_open(&mut self, at: LinkRef, is_open: bool) -> bool {
         if is_open { self.open.insert(at) } else { self.open.remove(&at) }
     }
+}
+
+/// State of a current contact with a neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    begins: Time,
+    /// Time at which the contact counts as missed unless the link is up.
+    due: Time,
+}
+
+/// Neighbours and destinations of the contact plan, and the current contacts.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    neighbours: BTreeSet<NodeNumber>,
+    destinations: BTreeSet<NodeNumber>,
+    current: BTreeMap<NodeNumber, Current>,
+}
+
+/// Changes of contacts.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Neighbours whose contact began.
+    pub(super) started: Vec<NodeNumber>,
+    /// Neighbours whose contact ended.
+    pub(super) over: Vec<NodeNumber>,
+    /// Neighbours that are not reached in time.
+    pub(super) missed: Vec<NodeNumber>,
+    /// Time of the next change.
+    pub(super) next: Option<Time>,
+}
+
+/// Administrative endpoint of a node.
+pub(super) const fn node(number: NodeNumber) -> Eid {
+    Eid::Ipn { node: number, service: 0 }
+}
+
+impl Planned {
+    /// Neighbours and destinations of the plan in these settings.
+    pub(super) fn new(config: &Config) -> Self {
+        let mut planned = Self::default();
+        if let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) =
+            (&config.routing, &config.node)
+        {
+            for contact in router.plan().contacts() {
+                planned.destinations.insert(contact.to);
+                if contact.from == *node {
+                    planned.neighbours.insert(contact.to);
+                }
+            }
+        }
+        planned
+    }
+
+    /// Whether contacts lead to a node.
+    pub(super) fn leads_to(&self, number: NodeNumber) -> bool {
+        self.destinations.contains(&number)
+    }
+
+    /// Whether there is a current contact with a neighbour.
+    pub(super) fn has_contact(&self, of: &Eid) -> bool {
+        of.ipn_node().is_some_and(|node| self.current.contains_key(&node))
+    }
+
+    /// Whether the plan has contacts with a neighbour, but no current one.
+    pub(super) fn is_over(&self, of: &Eid) -> bool {
+        let is_planned = of.ipn_node().is_some_and(|node| self.neighbours.contains(&node));
+        is_planned && !self.has_contact(of)
+    }
+
+    /// Compares the plan with the contacts known so far. `is_up` returns whether a neighbour is
+    /// reached, `timeout` is the longest wait for that.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        router: &Router,
+        timeout: Duration,
+        is_up: impl Fn(&Eid) -> bool,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        for &number in &self.neighbours {
+            let contact = router.next_contact(now, number);
+            let current = contact.filter(|contact| contact.start <= now);
+            let change = contact.map(|c| if c.start <= now { c.end } else { c.start });
+            let known = self.current.get(&number).map(|known| known.begins);
+            if known != current.map(|contact| contact.start) {
+                if known.is_some() {
+                    self.current.remove(&number);
+                    changes.over.push(number);
+                }
+                if let Some(contact) = current {
+                    let begins = contact.start;
+                    self.current.insert(number, Current { begins, due: now + timeout });
+                    changes.started.push(number);
+                }
+            }
+            let mut due = None;
+            if let Some(current) = self.current.get_mut(&number)
+                && current.due < Time::MAX
+            {
+                if current.due > now {
+                    due = Some(current.due);
+                } else {
+                    current.due = Time::MAX;
+                    if !is_up(&node(number)) {
+                        changes.missed.push(number);
+                    }
+                }
+            }
+            changes.next = [changes.next, change, due].into_iter().flatten().min();
+        }
+        changes
+    }
+}
+
+/// Next hop of a bundle, and its route through the contact plan. Volume is reserved for it.
+pub(super) fn next_hop(
+    routing: &mut Routing,
+    links: &Links,
+    planned: &Planned,
+    now: Time,
+    held: &Held,
+) -> Option<(Eid, Option<Route>)> {
+    let entries = match routing {
+        Routing::Epidemic | Routing::Spray { .. } => return None,
+        Routing::Static(entries) => entries,
+        Routing::ContactGraph(router, entries) => {
+            let Some(destination) = planned_destination(planned, held) else {
+                return by_entries(entries, links, held).or_else(|| discovered(links, held));
+            };
+            let excluded = excluded(links, held);
+            let wanted = Wanted {
+                destination,
+                bytes: held.bytes(),
+                priority: held.priority,
+                expires: held.expires,
+                excluded: &excluded,
+            };
+            let Some(route) = router.best(now, &wanted) else {
+                return unplanned(now, links, held);
+            };
+            router.promise(&route, held.bytes(), held.priority);
+            return Some((node(route.next_hop), Some(route)));
+        }
+    };
+    by_entries(entries, links, held).or_else(|| discovered(links, held))
+}
+
+/// Number of the destination if the plan has contacts with it.
+fn planned_destination(planned: &Planned, held: &Held) -> Option<u64> {
+    held.destination().ipn_node().filter(|node| planned.leads_to(*node))
+}
+
+/// Nodes that a bundle must not visit: the one it came from, and those that declined it (CCSDS
+/// 734.3-B-1 §3.2.5.2).
+fn excluded(links: &Links, held: &Held) -> BTreeSet<u64> {
+    let nodes = held.from.iter().chain(links.declined_by(held.number));
+    nodes.filter_map(Eid::ipn_node).collect()
+}
+
+/// The destination itself if its link is up and idle, for a bundle without a route in the plan. No
+/// other bundle is queued for it, so no promised volume is lost.
+fn unplanned(now: Time, links: &Links, held: &Held) -> Option<(Eid, Option<Route>)> {
+    let node = held.destination().node();
+    let is_idle = links.queue(&node).next().is_none()
+        && !links.free_links(now, &node).is_empty()
+        && !links.has_declined(&node, held.number)
+        && held.from.as_ref() != Some(&node);
+    is_idle.then_some((node, None))
+}
+
+/// The destination itself if it announced itself and its link is up, for a bundle without another
+/// route.
+fn discovered(links: &Links, held: &Held) -> Option<(Eid, Option<Route>)> {
+    let node = held.destination().node();
+    let is_hop = links.reaches_discovered(&node)
+        && !links.has_declined(&node, held.number)
+        && !held.avoids(&node);
+    is_hop.then_some((node, None))
+}
+
+/// Next hop of the first matching entry with one that may take the bundle: its first one that is
+/// up; if none is, its first that has not failed, or else its first.
+fn by_entries(entries: &[Entry], links: &Links, held: &Held) -> Option<(Eid, Option<Route>)> {
+    let may_take = |node: &&Eid| !links.has_declined(node, held.number) && !held.avoids(node);
+    let next_hop = |entry: &Entry| {
+        if let [via] = &entry.via[..] {
+            return may_take(&via).then(|| via.clone());
+        }
+        let nodes: Vec<&Eid> = entry.via.iter().filter(may_take).collect();
+        let up = nodes.iter().find(|node| links.reaches(node));
+        let up = up.or_else(|| nodes.iter().find(|node| !links.failed.contains(node)));
+        up.or(nodes.first()).map(|node| (*node).clone())
+    };
+    let mut fitting = entries.iter().filter(|entry| entry.to.matches(held.destination()));
+    Some((fitting.find_map(next_hop)?, None))
 }

@@ -21,13 +21,10 @@ mod indication;
 mod intake;
 mod join;
 mod links;
-mod next_hop;
 mod numbers;
 mod outgoing;
 mod receive;
-mod record;
 mod reports;
-mod requests;
 mod restart;
 mod shares;
 mod source;
@@ -48,8 +45,7 @@ pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
 use self::admission::{
-    Admission, RECEPTION, Reply, Secured, Step, Verdict, fault_of_six, hold, is_to_be_secured,
-    note_copy,
+    Admission, RECEPTION, Reply, Secured, Step, Verdict, fault_of_six, is_to_be_secured, note_copy,
 };
 use self::config::millis;
 use self::custody::{Custodian, Signal};
@@ -58,10 +54,9 @@ use self::gone::Left;
 use self::head::Head;
 use self::held::Held;
 use self::intake::Giver;
-use self::receive::{Origin, Progress, Reception};
+use self::receive::{Arrived, Origin, Reception};
 use self::reports::{record_request, status_report};
 use self::restart::Restart;
-use self::source::head;
 use self::stock::Core;
 use self::store::{Job, Store};
 use super::layer::{Content, Event, Outcome, Refusal, Tag};
@@ -150,12 +145,12 @@ impl Agent {
             }
             Event::Whole { link, transfer, file } => {
                 let origin = Origin { layer, link, transfer };
-                let progress = self.reception.on_whole(core, origin, file);
-                self.receive(now, progress);
+                let received = self.reception.on_whole(core, origin, file);
+                self.receive(now, received);
             }
             Event::Broken { transfer, keep, .. } => {
-                let progress = self.reception.on_broken(core, layer, transfer, keep);
-                self.receive(now, progress);
+                let received = self.reception.on_broken(core, layer, transfer, keep);
+                self.receive(now, received);
             }
             Event::Sent { link, tag, outcome } => {
                 self.on_sent(now, LinkRef { layer, link }, tag, outcome);
@@ -183,45 +178,44 @@ impl Agent {
 
     /// Takes a bundle from its reception to the store: processes its security, and decides whether
     /// it is accepted.
-    fn receive(&mut self, now: Time, mut progress: Progress) {
+    fn receive(&mut self, now: Time, mut received: Option<Arrived>) {
         loop {
             let core = &mut self.core;
-            let mut arrived = match progress {
-                Progress::Pending => return,
-                Progress::Failed { number, giver } => {
+            let (giver, mut held) = match received {
+                None => return,
+                Some(Arrived::Failed(giver, number)) => {
                     if giver == Giver::Fragments {
                         self.admission.joins.failed(core, now, number);
                     }
                     return self.forwarder.pump_all(core, now);
                 }
-                Progress::Complete(arrived) => *arrived,
+                Some(Arrived::Complete(giver, held)) => (giver, held),
             };
-            let (number, giver) = (arrived.number, arrived.giver);
-            arrived.by = arrived.by.or_else(|| self.forwarder.giver_node(giver));
-            if arrived.secured.is_some() || !is_to_be_secured(core, &arrived.head) {
-                let held = Box::new(hold(core, now, arrived));
-                return self.admit(now, number, giver, held);
+            let by = held.arrival.by.take();
+            held.arrival.by = by.or_else(|| self.forwarder.giver_node(giver));
+            if held.arrival.is_secured || !is_to_be_secured(core, &held.head) {
+                return self.admit(now, giver, held);
             }
-            progress = match self.admission.secure(core, arrived) {
+            received = match self.admission.secure(core, giver, held) {
                 Secured::Passed(number, intake, payload) => {
                     self.reception.begin_under(core, number, intake, &payload)
                 }
                 Secured::Read(number, intake) => self.reception.read(core, number, intake),
                 Secured::Rejected(held, reply, steps) => {
                     self.reject(now, giver, &held, reply, steps);
-                    return self.join_refused(now, number);
+                    return self.join_refused(now, held.number);
                 }
             };
         }
     }
 
     /// Stores a bundle if it is accepted.
-    fn admit(&mut self, now: Time, number: u64, giver: Giver, mut held: Box<Held>) {
+    fn admit(&mut self, now: Time, giver: Giver, mut held: Box<Held>) {
         let core = &mut self.core;
         match self.admission.judge(core, &self.forwarder, now, &mut held, giver) {
             Verdict::Accepted(steps) => {
                 self.carry_out(now, &held, steps);
-                self.store(now, number, giver, held);
+                self.store(now, giver, held);
             }
             Verdict::Duplicate => {
                 let signals = self.custodian.signal_redundant(core, now, &held);
@@ -268,9 +262,10 @@ impl Agent {
     }
 
     /// Stores an accepted bundle.
-    fn store(&mut self, now: Time, number: u64, giver: Giver, mut held: Box<Held>) {
+    fn store(&mut self, now: Time, giver: Giver, mut held: Box<Held>) {
+        let number = held.number;
         if giver != Giver::Fragments {
-            self.custodian.take_custody(&self.core, number, &mut held);
+            self.custodian.take_custody(&self.core, &mut held);
         }
         let core = &mut self.core;
         held.copies = core.config.routing.first_copies(&held.head, giver.is_here());
@@ -281,9 +276,9 @@ impl Agent {
         let is_safe = !held.storing;
         if !is_safe {
             self.admission.givers.insert(number, vec![giver]);
-            core.put(number, &held);
+            core.put(&held);
         }
-        core.insert(number, held);
+        core.insert(held);
         let (stock, peaks) = (&core.stock, &mut core.statistics);
         peaks.bundles_peak = peaks.bundles_peak.max(stock.bundles.len());
         peaks.bytes_peak = peaks.bytes_peak.max(stock.bytes);
@@ -385,18 +380,18 @@ impl Agent {
         // Other copies may arrive.
         let is_here = config.routing.is_copying();
         let left = if is_here { Left::Here } else { held.left(&config.limits.head) };
-        self.core.remember(number, &held, &left);
+        self.core.remember(&held, &left);
     }
 
     /// Removes a bundle from all lists.
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
         let core = &mut self.core;
         let held = core.remove(number)?;
-        if let Some(joining) = self.admission.joins.leave(core, number, &held) {
+        if let Some(joining) = self.admission.joins.leave(core, &held) {
             self.reception.drop(core, joining);
         }
-        self.custodian.forget(number, held.custody.as_ref());
-        self.forwarder.forget(core, number, &held);
+        self.custodian.forget(&held);
+        self.forwarder.forget(core, &held);
         for limit in [Limit::Bundles, Limit::Bytes, Limit::Share] {
             core.user.limit_left(limit);
         }
@@ -473,8 +468,7 @@ impl Agent {
         if !core.check_room(request.payload.len() + 256) {
             return;
         }
-        let source = core.config.node.clone();
-        if let Ok(head) = head(core, now, source, &request)
+        if let Ok(head) = request.head(core, now)
             && fault_of_six(core, &head, true).is_none()
         {
             self.begin(now, Giver::Agent, head, request.payload, false);
@@ -483,41 +477,37 @@ impl Agent {
 
     /// Receives a bundle created here.
     fn begin(&mut self, now: Time, giver: Giver, head: Head, payload: Content, owns: bool) {
-        let progress = self.reception.begin(&mut self.core, giver, head, payload, owns);
-        self.receive(now, progress);
+        let received = self.reception.begin(&mut self.core, giver, head, payload, owns);
+        self.receive(now, received);
     }
 
     fn effect_done(&mut self, now: Time, job: &Job, result: EffectResult) {
         let core = &mut self.core;
-        let (store, reception) = (&mut core.stock.store, &mut self.reception);
-        let progress = match *job {
-            Job::Load | Job::List => return self.found(now, job, result),
-            Job::Open { intake } => reception.opened(core, intake, result),
-            Job::Write { intake, bytes } => reception.written(core, intake, bytes, result),
-            Job::Sync { intake } => reception.synced(core, intake, result),
-            Job::Part { intake } => reception.part_done(core, intake, result),
-            Job::Sum { tag } => return self.forwarder.summed(core, now, tag, result),
+        let store = &mut core.stock.store;
+        match *job {
+            Job::Load | Job::List => self.found(now, job, result),
+            Job::Intake { number, step } => {
+                let received = self.reception.on_effect(core, number, step, result);
+                self.receive(now, received);
+            }
+            Job::Sum { tag } => self.forwarder.summed(core, now, tag, result),
             Job::Payload { number } => {
                 store.unstored.extend(result.err().map(|error| (number, error)));
-                return;
             }
-            Job::Put { number } => return self.on_stored(now, number, result),
+            Job::Put { number } => self.on_stored(now, number, result),
             Job::Gone { number } => {
                 if let Err(error) = store.gone_effect_done(number, result) {
                     core.on_unrecorded(now, error);
                 }
-                return;
             }
-            Job::Empty { number } => return store.emptied(number, &result),
+            Job::Empty { number } => store.emptied(number, &result),
             Job::Used => {
                 if result.is_err() {
                     core.stock.numbers.on_unrecorded();
                 }
-                return;
             }
-            Job::Forget => return,
-        };
-        self.receive(now, progress);
+            Job::Forget => {}
+        }
     }
 }
 

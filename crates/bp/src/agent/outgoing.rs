@@ -12,9 +12,10 @@ use engine::{Completion, EffectResult, FileId, OpenMode, Time};
 use super::super::layer::{Command, Content, Identity, Outgoing, Tag};
 use super::head::{Check, Departure, Head};
 use super::join::part as part_of;
+use super::links::Transmission;
 use super::stock::Core;
 use super::store::Job;
-use super::{Held, LinkRef, Routing, Version};
+use super::{Held, Routing, Version};
 use crate::codec::bp7::{CrcType, Eid};
 use crate::effects::PIECE;
 
@@ -43,8 +44,7 @@ pub(super) enum Unfit {
 /// Part of a file whose CRC is computed before transmission.
 #[derive(Debug)]
 pub(super) struct Summing {
-    at: LinkRef,
-    number: u64,
+    sent: Transmission,
     head: Head,
     check: Check,
     part: Content,
@@ -65,15 +65,13 @@ impl Loader {
     pub(super) fn send(
         &mut self,
         core: &mut Core,
-        at: LinkRef,
-        tag: Tag,
-        number: u64,
+        sent: Transmission,
         Load { head, part, .. }: Load,
     ) {
-        let Some(held) = core.stock.get(number) else { return };
+        let Some(held) = core.stock.get(sent.number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());
-            return hand_over(core, at, tag, number, &head, payload, tail);
+            return hand_over(core, sent, &head, payload, tail);
         };
         let payload = part_of(&held.payload, start, end - start);
         let is_last = end == held.payload.len();
@@ -85,16 +83,16 @@ impl Loader {
                 let bytes = (*len <= PIECE).then(BytesMut::new);
                 let name = name.clone();
                 let summing =
-                    Summing { at, number, head, check, part: payload, file: None, read: 0, bytes };
-                self.summing.insert(tag, summing);
-                core.stock.store.effects.open(Job::Sum { tag }, name, OpenMode::Read);
+                    Summing { sent, head, check, part: payload, file: None, read: 0, bytes };
+                self.summing.insert(sent.tag, summing);
+                core.stock.store.effects.open(Job::Sum { tag: sent.tag }, name, OpenMode::Read);
             }
             (Content::File { .. } | Content::Bytes(_), Head::Six(_) | Head::Seven(_)) => {
                 if let Content::Bytes(bytes) = &payload {
                     check.update(bytes);
                 }
                 let blocks = if is_last { held.tail.to_vec() } else { Vec::new() };
-                hand_over(core, at, tag, number, &head, payload, check.tail(blocks));
+                hand_over(core, sent, &head, payload, check.tail(blocks));
             }
         }
     }
@@ -106,10 +104,10 @@ impl Loader {
         core: &mut Core,
         tag: Tag,
         result: EffectResult,
-    ) -> Option<(LinkRef, u64)> {
+    ) -> Option<Transmission> {
         let mut summing = self.summing.remove(&tag)?;
-        let of = core.stock.get(summing.number);
-        let is_wanted = of.is_some_and(|held| held.sending.contains_key(&(summing.at, tag)));
+        let of = core.stock.get(summing.sent.number);
+        let is_wanted = of.is_some_and(|held| held.sending.contains_key(&summing.sent.key()));
         let Content::File { offset, len, .. } = summing.part else { return None };
         let mut has_failed = false;
         match result {
@@ -136,12 +134,12 @@ impl Loader {
         if !is_wanted {
             return None;
         }
-        let Summing { at, number, head, check, part, bytes, .. } = summing;
+        let Summing { sent, head, check, part, bytes, .. } = summing;
         if has_failed {
-            return Some((at, number));
+            return Some(sent);
         }
         let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));
-        hand_over(core, at, tag, number, &head, part, check.tail(Vec::new()));
+        hand_over(core, sent, &head, part, check.tail(Vec::new()));
         None
     }
 }
@@ -217,34 +215,21 @@ fn share(routing: &Routing, held: &Held, node: &Eid) -> Option<u32> {
     }
 }
 
-fn hand_over(
-    core: &mut Core,
-    at: LinkRef,
-    tag: Tag,
-    number: u64,
-    head: &Head,
-    payload: Content,
-    tail: Bytes,
-) {
+fn hand_over(core: &mut Core, sent: Transmission, head: &Head, payload: Content, tail: Bytes) {
     let head = head.encode().into();
     let mut bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
     if core.config.persistent && bundle.payload.len() > ALWAYS_WHOLE {
-        bundle.identity = identity(core, &bundle, at, tag, number);
+        bundle.identity = identity(core, &bundle, sent);
     }
+    let Transmission { at, tag, .. } = sent;
     core.command(at.layer, Command::Send { link: at.link, tag, bundle });
 }
 
 /// Identity of a transmission over restarts.
-fn identity(
-    core: &mut Core,
-    bundle: &Outgoing,
-    at: LinkRef,
-    tag: Tag,
-    number: u64,
-) -> Option<Identity> {
+fn identity(core: &mut Core, bundle: &Outgoing, sent: Transmission) -> Option<Identity> {
     let secret = core.stock.store.secret();
-    let held = core.stock.get(number)?;
-    let to = &held.sending.get(&(at, tag))?.to;
-    let number = secret.number_of(bundle, number, to);
+    let held = core.stock.get(sent.number)?;
+    let to = &held.sending.get(&sent.key())?.to;
+    let number = secret.number_of(bundle, sent.number, to);
     Some(Identity { number, resumes: held.is_restored })
 }

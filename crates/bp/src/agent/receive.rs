@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, EffectResult, FileName, OpenMode, Receive, Time};
+use engine::{Completion, EffectError, EffectResult, FileId, FileName, OpenMode, Receive, Time};
 
 use super::super::layer::{Command, Content, LinkId, Refusal, TransferId};
 use super::admission::{Reply, breaks_rule, refuses};
 use super::forwarder::Forwarder;
 use super::head::Head;
+use super::held::Held;
 use super::intake::{Body, Fed, Filing, Giver, Intake, There};
 use super::shares::Account;
 use super::stock::Core;
-use super::store::Job;
+use super::store::{Job, Storing};
 use super::{Indication, Limit, LinkRef};
-use crate::codec::bp7::{BundleId, Eid, Reason};
+use crate::codec::bp7::{BundleId, Reason};
 
 /// Most bytes of memory reserved for a payload before it arrives: the announced length is not to
 /// be trusted.
@@ -52,32 +53,13 @@ impl From<Origin> for Giver {
     }
 }
 
-/// A bundle that was received completely.
+/// Result of a reception.
 #[derive(Debug)]
-pub(super) struct Arrived {
-    pub(super) number: u64,
-    pub(super) giver: Giver,
-    /// Neighbour that began it, if known.
-    pub(super) by: Option<Eid>,
-    pub(super) head: Head,
-    pub(super) tail: Bytes,
-    pub(super) payload: Content,
-    pub(super) owns_file: bool,
-    /// Numbers of the security rules whose operations it passed, once these were processed.
-    pub(super) secured: Option<Vec<u32>>,
-}
-
-/// Result of a step of a reception.
-#[derive(Debug)]
-pub(super) enum Progress {
-    /// It goes on, or the bundle was refused.
-    Pending,
-    Complete(Box<Arrived>),
-    /// The store failed, and the bundle was refused.
-    Failed {
-        number: u64,
-        giver: Giver,
-    },
+pub(super) enum Arrived {
+    /// All of the bundle is in its place.
+    Complete(Giver, Box<Held>),
+    /// The store failed, and the bundle with this number was refused.
+    Failed(Giver, u64),
 }
 
 impl Reception {
@@ -193,16 +175,16 @@ impl Reception {
         core: &mut Core,
         origin: Origin,
         file: Option<(FileName, u64)>,
-    ) -> Progress {
+    ) -> Option<Arrived> {
         let number = self.transfers.get(&(origin.layer, origin.transfer)).copied();
         let Some(number) = number else {
             if file.is_some() {
                 let refused = Reply::Refused(Refusal::NoResources);
                 self.reply(core, origin.into(), None, refused);
             }
-            return Progress::Pending;
+            return None;
         };
-        let Some(intake) = self.intakes.get_mut(&number) else { return Progress::Pending };
+        let intake = self.intakes.get_mut(&number)?;
         let Some((name, end)) = file else {
             let fed = intake.feed_last(&core.config.limits.head);
             self.take(core, number, fed);
@@ -222,16 +204,14 @@ impl Reception {
         layer: usize,
         transfer: TransferId,
         keep: bool,
-    ) -> Progress {
-        let Some(number) = self.transfers.remove(&(layer, transfer)) else {
-            return Progress::Pending;
-        };
+    ) -> Option<Arrived> {
+        let number = self.transfers.remove(&(layer, transfer))?;
         self.let_flow(core, number);
         if keep && self.intakes.get_mut(&number).is_some_and(|intake| intake.cut()) {
             return self.finish_if_written(core, number);
         }
         self.drop(core, number);
-        Progress::Pending
+        None
     }
 
     /// Receives a bundle created here.
@@ -242,7 +222,7 @@ impl Reception {
         head: Head,
         payload: Content,
         owns: bool,
-    ) -> Progress {
+    ) -> Option<Arrived> {
         let number = core.number();
         match payload {
             Content::Bytes(bytes) => {
@@ -268,7 +248,7 @@ impl Reception {
         number: u64,
         mut intake: Box<Intake>,
         payload: &Bytes,
-    ) -> Progress {
+    ) -> Option<Arrived> {
         let fed = intake.feed(payload, &core.config.limits.head);
         intake.is_whole = true;
         let account = Account::new(intake.giver, intake.by.clone());
@@ -282,13 +262,18 @@ impl Reception {
     }
 
     /// Receives a bundle that is read from its contents.
-    pub(super) fn read(&mut self, core: &mut Core, number: u64, intake: Box<Intake>) -> Progress {
+    pub(super) fn read(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        intake: Box<Intake>,
+    ) -> Option<Arrived> {
         self.intakes.insert(number, intake);
         self.read_parts(core, number)
     }
 
     /// Receives a bundle that is reassembled from fragments.
-    pub(super) fn join(&mut self, core: &mut Core, number: u64, intake: Intake) -> Progress {
+    pub(super) fn join(&mut self, core: &mut Core, number: u64, intake: Intake) -> Option<Arrived> {
         self.intakes.insert(number, Box::new(intake));
         self.place(core, number);
         self.read_parts(core, number)
@@ -391,7 +376,11 @@ impl Reception {
         let filing =
             Filing { name: name.clone(), file: None, waiting, unwritten: 0, syncing: false };
         intake.body = Body::File(filing);
-        core.stock.store.effects.open(Job::Open { intake: number }, name, OpenMode::Truncate);
+        core.stock.store.effects.open(
+            Job::Intake { number, step: Storing::Open },
+            name,
+            OpenMode::Truncate,
+        );
     }
 
     /// Stores a piece of a payload.
@@ -459,41 +448,49 @@ impl Reception {
     }
 
     /// Finishes a completely received bundle once it is written and synced.
-    fn finish_if_written(&mut self, core: &mut Core, number: u64) -> Progress {
+    fn finish_if_written(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
         let persistent = core.config.persistent;
-        let intake = self.intakes.get_mut(&number).filter(|intake| intake.is_whole);
-        let Some(intake) = intake else { return Progress::Pending };
+        let intake = self.intakes.get_mut(&number).filter(|intake| intake.is_whole)?;
         if let Body::File(filing) = &mut intake.body {
-            let file = filing.file.filter(|_| filing.unwritten == 0);
-            let Some(file) = file else { return Progress::Pending };
+            let file = filing.file.filter(|_| filing.unwritten == 0)?;
             if persistent && !filing.syncing {
                 filing.syncing = true;
-                core.stock.store.effects.sync(Job::Sync { intake: number }, file);
+                core.stock.store.effects.sync(Job::Intake { number, step: Storing::Sync }, file);
             }
             if persistent {
-                return Progress::Pending;
+                return None;
             }
         }
         self.finish(core, number)
     }
 
-    /// Handles the opened file of an arriving bundle.
-    pub(super) fn opened(
+    /// Handles a completed effect of an arriving bundle.
+    pub(super) fn on_effect(
         &mut self,
         core: &mut Core,
         number: u64,
+        step: Storing,
         result: EffectResult,
-    ) -> Progress {
-        let opened = match result {
-            Ok(Completion::Opened { file, .. }) => file,
-            Ok(_) => return Progress::Pending,
+    ) -> Option<Arrived> {
+        let completion = match result {
+            Ok(completion) => completion,
             Err(error) => return self.fail(core, number, error),
         };
+        match (step, completion) {
+            (Storing::Open, Completion::Opened { file, .. }) => self.opened(core, number, file),
+            (Storing::Write { bytes }, _) => self.written(core, number, bytes),
+            (Storing::Sync, _) => self.finish(core, number),
+            (Storing::Part, completion) => self.part_done(core, number, completion),
+            (Storing::Open, _) => None,
+        }
+    }
+
+    fn opened(&mut self, core: &mut Core, number: u64, opened: FileId) -> Option<Arrived> {
         let store = &mut core.stock.store;
         let Some(intake) = self.intakes.get_mut(&number) else {
             store.effects.close(opened);
             store.delete(store.file_name(number));
-            return Progress::Pending;
+            return None;
         };
         match &mut intake.body {
             Body::File(filing) => {
@@ -505,55 +502,28 @@ impl Reception {
             }
             Body::Memory(_) | Body::Whole(_) | Body::There(_) => {
                 store.effects.close(opened);
-                Progress::Pending
+                None
             }
         }
     }
 
-    /// Handles a written piece of an arriving bundle.
-    pub(super) fn written(
-        &mut self,
-        core: &mut Core,
-        number: u64,
-        bytes: usize,
-        result: EffectResult,
-    ) -> Progress {
-        if let Err(error) = result {
-            return self.fail(core, number, error);
-        }
-        let Some(intake) = self.intakes.get_mut(&number) else { return Progress::Pending };
+    fn written(&mut self, core: &mut Core, number: u64, bytes: usize) -> Option<Arrived> {
+        let intake = self.intakes.get_mut(&number)?;
         if let Body::File(filing) = &mut intake.body {
             filing.unwritten = filing.unwritten.saturating_sub(bytes);
             self.throttle(core, number);
         }
-        match self.read_parts(core, number) {
-            Progress::Pending => self.finish_if_written(core, number),
-            progress @ (Progress::Complete(_) | Progress::Failed { .. }) => progress,
-        }
-    }
-
-    /// Handles the synced file of an arriving bundle.
-    pub(super) fn synced(
-        &mut self,
-        core: &mut Core,
-        number: u64,
-        result: EffectResult,
-    ) -> Progress {
-        match result {
-            Ok(_) => self.finish(core, number),
-            Err(error) => self.fail(core, number, error),
-        }
+        self.read_parts(core, number).or_else(|| self.finish_if_written(core, number))
     }
 
     /// Reads the next part of a bundle, unless a read is pending or the store has fallen behind.
-    fn read_parts(&mut self, core: &mut Core, number: u64) -> Progress {
+    fn read_parts(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
         let most = core.config.limits.write_ahead;
-        let job = Job::Part { intake: number };
+        let job = Job::Intake { number, step: Storing::Part };
         loop {
-            let Some(intake) = self.intakes.get_mut(&number) else { return Progress::Pending };
+            let intake = self.intakes.get_mut(&number)?;
             let is_behind = intake.unwritten() > most;
-            let parts = intake.parts.as_mut().filter(|parts| !parts.is_pending && !is_behind);
-            let Some(parts) = parts else { return Progress::Pending };
+            let parts = intake.parts.as_mut().filter(|parts| !parts.is_pending && !is_behind)?;
             match (parts.left.front(), parts.reading) {
                 (None, _) => {
                     intake.is_whole = true;
@@ -568,14 +538,14 @@ impl Reception {
                 (Some(Content::File { name, .. }), None) => {
                     parts.is_pending = true;
                     core.stock.store.effects.open(job, name.clone(), OpenMode::Read);
-                    return Progress::Pending;
+                    return None;
                 }
                 (Some(Content::File { offset, len, .. }), Some((file, at))) => {
                     let left = offset.saturating_add(*len).saturating_sub(at);
                     if left > 0 {
                         parts.is_pending = true;
                         core.stock.store.effects.read(job, file, at, left);
-                        return Progress::Pending;
+                        return None;
                     }
                     parts.reading = None;
                     parts.left.pop_front();
@@ -592,24 +562,24 @@ impl Reception {
     }
 
     /// Handles an opened file of a part, or a piece read from it.
-    pub(super) fn part_done(
+    fn part_done(
         &mut self,
         core: &mut Core,
         number: u64,
-        result: EffectResult,
-    ) -> Progress {
+        completion: Completion,
+    ) -> Option<Arrived> {
         let intake = self.intakes.get_mut(&number);
         let Some((body, parts)) = intake.and_then(|it| Some((&it.body, it.parts.as_mut()?))) else {
-            core.stock.store.effects.close_orphan(&result);
-            return Progress::Pending;
+            core.stock.store.effects.close_orphan(&Ok(completion));
+            return None;
         };
         parts.is_pending = false;
         let Some(Content::File { offset, len, .. }) = parts.left.front() else {
-            return Progress::Pending;
+            return None;
         };
-        match (result, &mut parts.reading) {
-            (Ok(Completion::Opened { file, .. }), reading) => *reading = Some((file, *offset)),
-            (Ok(Completion::Read(bytes)), Some((_, at))) => {
+        match (completion, &mut parts.reading) {
+            (Completion::Opened { file, .. }, reading) => *reading = Some((file, *offset)),
+            (Completion::Read(bytes), Some((_, at))) => {
                 *at += bytes.len() as u64;
                 if bytes.is_empty() && matches!(body, Body::There(_)) {
                     // It is shorter than its giver announced, and no valid bundle.
@@ -619,20 +589,19 @@ impl Reception {
                 }
                 self.feed_part(core, number, &bytes);
             }
-            (Ok(_), _) => return Progress::Pending,
-            (Err(error), _) => return self.fail(core, number, error),
+            (_, _) => return None,
         }
         self.read_parts(core, number)
     }
 
     /// Refuses a bundle because the store failed.
-    fn fail(&mut self, core: &mut Core, number: u64, error: EffectError) -> Progress {
+    fn fail(&mut self, core: &mut Core, number: u64, error: EffectError) -> Option<Arrived> {
         if !self.intakes.contains_key(&number) {
-            return Progress::Pending;
+            return None;
         }
         core.on_store_failure(error);
         let giver = self.refuse(core, number, Refusal::NoResources);
-        giver.map_or(Progress::Pending, |giver| Progress::Failed { number, giver })
+        giver.map(|giver| Arrived::Failed(giver, number))
     }
 
     /// Discards a partly received bundle, and its file.
@@ -655,8 +624,8 @@ impl Reception {
     }
 
     /// Finishes the reception of a bundle.
-    fn finish(&mut self, core: &mut Core, number: u64) -> Progress {
-        let Some(mut intake) = self.remove(core, number) else { return Progress::Pending };
+    fn finish(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
+        let mut intake = self.remove(core, number)?;
         core.user.limit_left(Limit::Incoming);
         if let Giver::Layer { layer, transfer, .. } = intake.giver {
             self.transfers.remove(&(layer, transfer));
@@ -668,15 +637,17 @@ impl Reception {
                 core.stock.store.delete(name.clone());
             }
             self.reply(core, giver, id, Reply::Refused(Refusal::NotAcceptable));
-            return Progress::Pending;
+            return None;
         };
         let (payload, owns_file) = intake.content(&head);
         if let Some(name) = intake.read_from.take() {
             core.stock.store.delete(name);
         }
-        let Intake { by, secured, .. } = *intake;
-        let arrived = Arrived { number, giver, by, head, tail, payload, owns_file, secured };
-        Progress::Complete(Box::new(arrived))
+        let mut held = Held::new(number, head, tail, payload, owns_file);
+        let arrival = &mut held.arrival;
+        (arrival.by, arrival.is_secured) = (intake.by, intake.secured.is_some());
+        arrival.verified = intake.secured.unwrap_or_default();
+        Some(Arrived::Complete(giver, Box::new(held)))
     }
 }
 

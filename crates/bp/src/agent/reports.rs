@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::Time;
-use wire::EncodeError;
 
 use super::head::Head;
 use super::source::SendRequest;
@@ -65,52 +64,46 @@ pub(super) fn status_report(
     if !wanted || is_record || head.is_anonymous() || nowhere {
         return None;
     }
-    let report = encoded(core, now, held, flag, reason).ok()?;
-    Some(record_request(head.version(), head.report_to(), head.lifetime_ms(), report))
-}
-
-/// Status report on a bundle, in the version of the bundle.
-fn encoded(
-    core: &Core,
-    now: Time,
-    held: &Held,
-    flag: BundleFlags,
-    reason: Reason,
-) -> Result<Vec<u8>, EncodeError> {
     let (source, fragment) = (held.head.source().clone(), held.key().fragment);
-    let Head::Six(six) = &held.head else {
-        let time = core.clock().dtn_time(now).filter(|_| held.requests(BundleFlags::STATUS_TIME));
-        let asserted = time.map_or(Status::Asserted, Status::At);
-        let status = |of| if of == flag { asserted } else { Status::NotAsserted };
-        let report = StatusReport {
-            received: status(BundleFlags::REPORT_RECEPTION),
-            forwarded: status(BundleFlags::REPORT_FORWARDING),
-            delivered: status(BundleFlags::REPORT_DELIVERY),
-            deleted: status(BundleFlags::REPORT_DELETION),
-            reason,
-            source,
-            creation: held.head.creation(),
-            fragment,
-        };
-        return AdministrativeRecord::StatusReport(report).to_vec();
+    let report = match &held.head {
+        Head::Seven(_) => {
+            let time =
+                core.clock().dtn_time(now).filter(|_| held.requests(BundleFlags::STATUS_TIME));
+            let asserted = time.map_or(Status::Asserted, Status::At);
+            let status = |of| if of == flag { asserted } else { Status::NotAsserted };
+            let report = StatusReport {
+                received: status(BundleFlags::REPORT_RECEPTION),
+                forwarded: status(BundleFlags::REPORT_FORWARDING),
+                delivered: status(BundleFlags::REPORT_DELIVERY),
+                deleted: status(BundleFlags::REPORT_DELETION),
+                reason,
+                source,
+                creation: held.head.creation(),
+                fragment,
+            };
+            AdministrativeRecord::StatusReport(report).to_vec()
+        }
+        Head::Six(six) => {
+            let time = core.clock().time_six(now);
+            let status = |of| (of == flag).then_some(time);
+            let report = bp6::StatusReport {
+                subject: Subject { source, creation: six.primary().creation, fragment },
+                received: status(BundleFlags::REPORT_RECEPTION),
+                custody: status(BundleFlags::REPORT_CUSTODY),
+                forwarded: status(BundleFlags::REPORT_FORWARDING),
+                delivered: status(BundleFlags::REPORT_DELIVERY),
+                deleted: status(BundleFlags::REPORT_DELETION),
+                reason: match u8::try_from(reason.code()) {
+                    Ok(code @ 0..=8) => bp6::Reason::from_code(code),
+                    _ if reason == Reason::BlockUnsupported => bp6::Reason::BlockUnintelligible,
+                    // Reasons that version 6 lacks.
+                    Ok(_) | Err(_) => bp6::Reason::NoInformation,
+                },
+            };
+            bp6::AdministrativeRecord::StatusReport(report).to_vec()
+        }
     };
-    let time = core.clock().time_six(now);
-    let status = |of| (of == flag).then_some(time);
-    let report = bp6::StatusReport {
-        subject: Subject { source, creation: six.primary().creation, fragment },
-        received: status(BundleFlags::REPORT_RECEPTION),
-        custody: status(BundleFlags::REPORT_CUSTODY),
-        forwarded: status(BundleFlags::REPORT_FORWARDING),
-        delivered: status(BundleFlags::REPORT_DELIVERY),
-        deleted: status(BundleFlags::REPORT_DELETION),
-        reason: match u8::try_from(reason.code()) {
-            Ok(code @ 0..=8) => bp6::Reason::from_code(code),
-            _ if reason == Reason::BlockUnsupported => bp6::Reason::BlockUnintelligible,
-            // Reasons that version 6 lacks.
-            Ok(_) | Err(_) => bp6::Reason::NoInformation,
-        },
-    };
-    bp6::AdministrativeRecord::StatusReport(report).to_vec()
+    Some(record_request(head.version(), head.report_to(), head.lifetime_ms(), report.ok()?))
 }
 
 /// Administrative record to send.

@@ -7,8 +7,7 @@ use engine::{Completion, EffectResult, EntryKind, FileName, Time};
 
 use super::head::Head;
 use super::held::Arrival;
-use super::record::{HeldRecord, Payload, Record, RequestRecord};
-use super::store::{Job, Store};
+use super::store::{HeldRecord, Job, Payload, Record, RequestRecord, Store};
 use super::{Agent, Config, Content, Held, Indication, Priority};
 use crate::codec::bp7::Reason;
 
@@ -155,7 +154,7 @@ impl Agent {
         let is_for_us = self.core.is_ours(head.destination());
         let has_custody =
             head.requests_custody() && self.core.is_ours(head.custodian()) && !is_for_us;
-        let content = Held::new(head, record.tail, payload, record.owns_file);
+        let content = Held::new(number, head, record.tail, payload, record.owns_file);
         let held = Held {
             received: now,
             age_ms: record.age_ms.saturating_add(here),
@@ -176,7 +175,7 @@ impl Agent {
             is_restored: true,
             ..content
         };
-        self.core.insert(number, Box::new(held));
+        self.core.insert(Box::new(held));
     }
 
     /// Drops a bundle whose file was removed by another program.

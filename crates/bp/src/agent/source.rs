@@ -7,9 +7,8 @@ use engine::Time;
 
 use super::super::layer::Content;
 use super::head::Head;
-use super::record::Record;
 use super::stock::Core;
-use super::store::Job;
+use super::store::{Job, Record};
 use super::{Priority, RequestError, Version};
 use crate::codec::bp6;
 use crate::codec::bp7::{
@@ -70,123 +69,113 @@ impl SendRequest {
             owns_file: false,
         }
     }
+
+    /// Source endpoint.
+    pub(super) fn source(&self, core: &Core) -> Eid {
+        self.source.clone().unwrap_or_else(|| core.config.node.clone())
+    }
+
+    fn report_to(&self, core: &Core) -> Eid {
+        self.report_to.clone().unwrap_or_else(|| core.config.node.clone())
+    }
+
+    fn lifetime_ms(&self) -> u64 {
+        u64::try_from(self.lifetime.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Head of the bundle.
+    pub(super) fn head(&self, core: &mut Core, now: Time) -> Result<Head, RequestError> {
+        match self.version {
+            Version::Six => self.head_of_six(core, now),
+            Version::Seven => self.head_of_seven(core, now),
+        }
+    }
+
+    fn head_of_seven(&self, core: &mut Core, now: Time) -> Result<Head, RequestError> {
+        if self.custody {
+            return Err(RequestError::Conflict("custody requires version 6"));
+        }
+        let creation = creation(core, now);
+        let primary = Primary {
+            flags: self.flags,
+            crc: core.config.crc.primary,
+            destination: self.destination.clone(),
+            source: self.source(core),
+            report_to: self.report_to(core),
+            creation,
+            lifetime_ms: self.lifetime_ms(),
+            fragment: None,
+        };
+        if let Some(conflict) = primary.conflict() {
+            return Err(RequestError::Conflict(conflict));
+        }
+        let blocks = first_blocks(core, creation.time_ms == 0, self.hop_limit);
+        let crc = core.config.crc.payload;
+        let payload = Payload { flags: BlockFlags::default(), crc, len: self.payload.len() };
+        bp7::Head::new(primary, blocks, payload)
+            .map(Into::into)
+            .map_err(|_| RequestError::Conflict("an endpoint cannot be encoded in version 7"))
+    }
+
+    fn head_of_six(&self, core: &mut Core, now: Time) -> Result<Head, RequestError> {
+        if self.hop_limit.is_some() {
+            return Err(RequestError::Conflict("bundles of version 6 have no hop limit"));
+        }
+        let (source, report_to) = (self.source(core), self.report_to(core));
+        let named = [&self.destination, &source, &report_to, &core.config.node];
+        if named.iter().any(|eid| has_allocator(eid)) {
+            let why = "endpoints with an allocator are not for version 6 (RFC 9758 §7.4)";
+            return Err(RequestError::Conflict(why));
+        }
+        // If all endpoints are numbers, no dictionary is needed (RFC 6260 §2.2).
+        let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
+        let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
+        if core.config.clock.is_none() {
+            let why = "bundles of version 6 carry their creation time, and this node has no clock";
+            return Err(RequestError::Conflict(why));
+        }
+        let CreationTimestamp { time_ms, sequence } = creation(core, now);
+        let sequence = (time_ms % 1000).saturating_mul(SEQUENCES).saturating_add(sequence);
+        let mut flags = self.flags.without(BundleFlags::STATUS_TIME);
+        flags = flags.with_priority(match self.priority {
+            Priority::Bulk => bp6::Priority::Bulk,
+            Priority::Normal => bp6::Priority::Normal,
+            Priority::Expedited => bp6::Priority::Expedited,
+        });
+        if self.custody {
+            flags = flags.with(BundleFlags::CUSTODY);
+        }
+        if self.destination.is_singleton() {
+            flags = flags.with(BundleFlags::SINGLETON);
+        }
+        let primary = bp6::Primary {
+            flags,
+            destination: self.destination.clone(),
+            source,
+            report_to,
+            custodian: Eid::None,
+            creation: bp6::CreationTimestamp { time_s: time_ms / 1000, sequence },
+            lifetime_s: self.lifetime_ms().div_ceil(1000),
+            dictionary,
+            fragment: None,
+        };
+        if let Some(conflict) = primary.conflict() {
+            return Err(RequestError::Conflict(conflict));
+        }
+        let payload = bp6::Payload {
+            flags: BlockFlags::LAST,
+            len: self.payload.len(),
+            ..bp6::Payload::default()
+        };
+        bp6::Head::new(primary, Vec::new(), payload)
+            .map(Into::into)
+            .map_err(|_| RequestError::Conflict("an endpoint cannot be encoded in version 6"))
+    }
 }
 
 /// Whether an endpoint is a number of an allocator other than the default one.
 const fn has_allocator(eid: &Eid) -> bool {
     matches!(eid, Eid::Ipn { node, .. } if *node >> 32 != 0)
-}
-
-fn lifetime_ms(request: &SendRequest) -> u64 {
-    u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Head of a bundle created here.
-pub(super) fn head(
-    core: &mut Core,
-    now: Time,
-    source: Eid,
-    request: &SendRequest,
-) -> Result<Head, RequestError> {
-    match request.version {
-        Version::Six => head_of_six(core, now, source, request),
-        Version::Seven => head_of_seven(core, now, source, request),
-    }
-}
-
-fn report_to(core: &Core, request: &SendRequest) -> Eid {
-    request.report_to.clone().unwrap_or_else(|| core.config.node.clone())
-}
-
-fn head_of_seven(
-    core: &mut Core,
-    now: Time,
-    source: Eid,
-    request: &SendRequest,
-) -> Result<Head, RequestError> {
-    if request.custody {
-        return Err(RequestError::Conflict("custody requires version 6"));
-    }
-    let creation = creation(core, now);
-    let primary = Primary {
-        flags: request.flags,
-        crc: core.config.crc.primary,
-        destination: request.destination.clone(),
-        source,
-        report_to: report_to(core, request),
-        creation,
-        lifetime_ms: lifetime_ms(request),
-        fragment: None,
-    };
-    if let Some(conflict) = primary.conflict() {
-        return Err(RequestError::Conflict(conflict));
-    }
-    let blocks = first_blocks(core, creation.time_ms == 0, request.hop_limit);
-    let crc = core.config.crc.payload;
-    let payload = Payload { flags: BlockFlags::default(), crc, len: request.payload.len() };
-    bp7::Head::new(primary, blocks, payload)
-        .map(Into::into)
-        .map_err(|_| RequestError::Conflict("an endpoint cannot be encoded in version 7"))
-}
-
-fn head_of_six(
-    core: &mut Core,
-    now: Time,
-    source: Eid,
-    request: &SendRequest,
-) -> Result<Head, RequestError> {
-    if request.hop_limit.is_some() {
-        return Err(RequestError::Conflict("bundles of version 6 have no hop limit"));
-    }
-    let report_to = report_to(core, request);
-    let named = [&request.destination, &source, &report_to, &core.config.node];
-    if named.iter().any(|eid| has_allocator(eid)) {
-        let why = "endpoints with an allocator are not for version 6 (RFC 9758 §7.4)";
-        return Err(RequestError::Conflict(why));
-    }
-    // If all endpoints are numbers, no dictionary is needed (RFC 6260 §2.2).
-    let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
-    let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
-    if core.config.clock.is_none() {
-        let why = "bundles of version 6 carry their creation time, and this node has no clock";
-        return Err(RequestError::Conflict(why));
-    }
-    let CreationTimestamp { time_ms, sequence } = creation(core, now);
-    let sequence = (time_ms % 1000).saturating_mul(SEQUENCES).saturating_add(sequence);
-    let mut flags = request.flags.without(BundleFlags::STATUS_TIME);
-    flags = flags.with_priority(match request.priority {
-        Priority::Bulk => bp6::Priority::Bulk,
-        Priority::Normal => bp6::Priority::Normal,
-        Priority::Expedited => bp6::Priority::Expedited,
-    });
-    if request.custody {
-        flags = flags.with(BundleFlags::CUSTODY);
-    }
-    if request.destination.is_singleton() {
-        flags = flags.with(BundleFlags::SINGLETON);
-    }
-    let primary = bp6::Primary {
-        flags,
-        destination: request.destination.clone(),
-        source,
-        report_to,
-        custodian: Eid::None,
-        creation: bp6::CreationTimestamp { time_s: time_ms / 1000, sequence },
-        lifetime_s: lifetime_ms(request).div_ceil(1000),
-        dictionary,
-        fragment: None,
-    };
-    if let Some(conflict) = primary.conflict() {
-        return Err(RequestError::Conflict(conflict));
-    }
-    let payload = bp6::Payload {
-        flags: BlockFlags::LAST,
-        len: request.payload.len(),
-        ..bp6::Payload::default()
-    };
-    bp6::Head::new(primary, Vec::new(), payload)
-        .map(Into::into)
-        .map_err(|_| RequestError::Conflict("an endpoint cannot be encoded in version 6"))
 }
 
 /// Extension blocks of a bundle created here.

@@ -1,4 +1,8 @@
 //! Bundles of an agent, and the settings and outputs that its decisions share.
+//!
+//! Keys of users' requests are kept as long as their bundles are held or remembered, so these bounds
+//! are also those of keys. In a persistent store a key has a record, written before that of the
+//! bundle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
@@ -12,11 +16,9 @@ use super::gone::{Gone, Left};
 use super::head::{Head, Key};
 use super::held::Held;
 use super::numbers::Numbers;
-use super::record::{Clocks, HeldRecord, Payload, Record, RequestRecord};
 use super::reports::Discards;
-use super::requests::Requests;
 use super::shares::{Account, Shares};
-use super::store::{Apart, Job, Store};
+use super::store::{Apart, Clocks, HeldRecord, Job, Payload, Record, RequestRecord, Store};
 use super::{Alarm, Config, Indication, Limit, Statistics};
 use crate::codec::bp7::{BundleId, Eid, Reason};
 use crate::layer::{Command, Content};
@@ -194,7 +196,8 @@ impl Core {
     }
 
     /// Stores the record of a bundle, and its payload if that is apart.
-    pub(super) fn put(&mut self, number: u64, held: &Held) {
+    pub(super) fn put(&mut self, held: &Held) {
+        let number = held.number;
         let record = Record::Held(self.record(held)).encode();
         if let (Content::Bytes(payload), Some(Apart::Record)) = (&held.payload, held.apart()) {
             self.stock.store.put_payload(number, payload.clone());
@@ -230,7 +233,8 @@ impl Core {
     }
 
     /// Adds a bundle to the lists.
-    pub(super) fn insert(&mut self, number: u64, held: Box<Held>) {
+    pub(super) fn insert(&mut self, held: Box<Held>) {
+        let number = held.number;
         let (account, rule) = self.share_of(&held);
         let stock = &mut self.stock;
         stock.bytes = stock.bytes.saturating_add(held.bytes());
@@ -264,7 +268,8 @@ impl Core {
     }
 
     /// Remembers a removed bundle until it expires, and deletes its payload.
-    pub(super) fn remember(&mut self, number: u64, held: &Held, left: &Left) {
+    pub(super) fn remember(&mut self, held: &Held, left: &Left) {
+        let number = held.number;
         // A bundle without a source is not recognized: it only keeps its request.
         let key = if held.head.is_anonymous() {
             Key::of_number(held.head.version(), number)
@@ -304,9 +309,9 @@ impl Core {
     }
 
     /// Removes the record and the file of a removed bundle, as if it had never arrived.
-    pub(super) fn drop_content(&mut self, number: u64, held: &Held) {
+    pub(super) fn drop_content(&mut self, held: &Held) {
         if self.config.persistent {
-            self.stock.store.drop(number, held.apart());
+            self.stock.store.drop(held.number, held.apart());
         } else {
             self.leave_content(held);
         }
@@ -422,5 +427,44 @@ impl Core {
         if self.timers.get(Alarm::Clocks).is_none() {
             self.timers.set(Alarm::Clocks, noted.max(now + TICK), "the next record of the clocks");
         }
+    }
+}
+
+/// A request that sent a bundle.
+#[derive(Clone, Debug)]
+struct Done {
+    id: BundleId,
+    /// Number of the bundle.
+    bundle: u64,
+}
+
+/// Keys of requests whose bundles are in the store, or were.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    by_key: BTreeMap<u128, Done>,
+    /// Key and number of its record, by the number of the bundle.
+    by_bundle: BTreeMap<u64, (u128, u64)>,
+}
+
+impl Requests {
+    /// Records the bundle of a request.
+    pub(super) fn insert(&mut self, record: u64, request: RequestRecord) {
+        let RequestRecord { key, bundle, id } = request;
+        self.by_key.insert(key, Done { id, bundle });
+        self.by_bundle.insert(bundle, (key, record));
+    }
+
+    /// Forgets the request of a bundle. Returns the number of its record.
+    pub(super) fn forget(&mut self, bundle: u64) -> Option<u64> {
+        let (key, record) = self.by_bundle.remove(&bundle)?;
+        if self.by_key.get(&key).is_some_and(|done| done.bundle == bundle) {
+            self.by_key.remove(&key);
+        }
+        Some(record)
+    }
+
+    /// Bundle of the request with this key.
+    pub(super) fn sent_for(&self, key: u128) -> Option<&BundleId> {
+        self.by_key.get(&key).map(|done| &done.id)
     }
 }
