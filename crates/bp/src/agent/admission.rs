@@ -40,14 +40,31 @@ pub(super) enum Reply {
     Refused(Refusal),
 }
 
-/// Decision about an arrived bundle.
+/// Decision against an arrived bundle.
 #[derive(Debug)]
-pub(super) enum Verdict {
-    Accepted(Vec<Step>),
+pub(super) enum Denial {
     /// It is, or was, here.
     Duplicate,
-    /// It is not accepted; with the reply to its giver, if one is due now.
-    Rejected(Option<Reply>, Vec<Step>),
+    Rejected(Rejection),
+}
+
+/// Bundle that is not accepted: the reply to its giver, if one is due now, and the consequences.
+#[derive(Debug, Default)]
+pub(super) struct Rejection {
+    pub(super) reply: Option<Reply>,
+    pub(super) steps: Vec<Step>,
+}
+
+impl From<Refusal> for Rejection {
+    fn from(why: Refusal) -> Self {
+        Self { reply: Some(Reply::Refused(why)), steps: Vec::new() }
+    }
+}
+
+impl<T: Into<Rejection>> From<T> for Denial {
+    fn from(rejection: T) -> Self {
+        Self::Rejected(rejection.into())
+    }
 }
 
 /// Consequence of a decision about a bundle.
@@ -76,7 +93,7 @@ pub(super) enum Secured {
     Passed(u64, Box<Intake>, Bytes),
     /// Its payload is first read into memory, under another number.
     Read(u64, Box<Intake>),
-    Rejected(Box<Held>, Option<Reply>, Vec<Step>),
+    Rejected(Box<Held>, Rejection),
 }
 
 impl Admission {
@@ -84,7 +101,7 @@ impl Admission {
         Self { joins: Joins::default(), vectors: Vectors::new(rng), givers: BTreeMap::new() }
     }
 
-    /// Decides whether a whole bundle is accepted.
+    /// Decides whether a whole bundle is accepted, and with which consequences.
     pub(super) fn judge(
         &mut self,
         core: &mut Core,
@@ -92,21 +109,19 @@ impl Admission {
         now: Time,
         held: &mut Held,
         giver: Giver,
-    ) -> Verdict {
+    ) -> Result<Vec<Step>, Denial> {
         complete(core, now, held, giver);
         if giver == Giver::Fragments && core.stock.knows(&held.key()) {
             // It has come whole in the meantime.
-            return Verdict::Rejected(None, Vec::new());
+            return Err(Rejection::default().into());
         }
         if giver.is_here() {
-            return Verdict::Accepted(Vec::new());
+            return Ok(Vec::new());
         }
         core.statistics.received += 1;
-        if let Some(why) = refuses(core, &held.head) {
-            return refused(why);
-        }
+        check_head(core, &held.head)?;
         if let Some(reason) = rejects(core, &held.head, held.arrival.is_secured) {
-            return Verdict::Rejected(Some(Reply::NotNeeded), discard(core, reason));
+            return Err(discard(core, reason).into());
         }
         let key = held.key();
         let total = held.head.fragment().map(|fragment| fragment.total);
@@ -114,7 +129,7 @@ impl Admission {
             && offset.checked_add(len).is_none_or(|end| end > total)
         {
             core.statistics.malformed += 1;
-            return refused(Refusal::NotAcceptable);
+            return Err(Refusal::NotAcceptable.into());
         }
         let known = repeats(core, held);
         if let (None, Some((returns, by))) = (known, returns_of(core, held)) {
@@ -122,7 +137,7 @@ impl Admission {
             // returns its giver keeps it.
             core.statistics.returned += 1;
             if returns >= core.config.limits.returns {
-                return refused(Refusal::NotAcceptable);
+                return Err(Refusal::NotAcceptable.into());
             }
             held.arrival.returns = returns + 1;
             held.from = Some(by);
@@ -134,28 +149,25 @@ impl Admission {
             // A copy of an unsafe bundle is not safe either: both get the same reply.
             if let Some(givers) = known.and_then(|number| self.givers.get_mut(&number)) {
                 givers.push(giver);
-                return Verdict::Rejected(None, Vec::new());
+                return Err(Rejection::default().into());
             }
-            return Verdict::Duplicate;
+            return Err(Denial::Duplicate);
         }
-        if let Some(why) = breaks_rule(core, forwarder, &held.head, held.arrival.by.as_ref()) {
-            return refused(why);
-        }
+        check_rules(core, forwarder, &held.head, held.arrival.by.as_ref())?;
         if held.expires <= now {
             // As if it had expired here.
             core.statistics.expired += 1;
             let reason = core.end_of_life(now, held);
             let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
             let steps = vec![RECEPTION, report, Step::Deleted(reason)];
-            return Verdict::Rejected(Some(Reply::NotNeeded), steps);
+            return Err(Rejection { reply: Some(Reply::NotNeeded), steps }.into());
         }
         let (account, _) = core.share_of(held);
         if !core.check_share(&account, held.bytes()) || !self.joins.check_place(core, held) {
-            return refused(Refusal::NoResources);
+            return Err(Refusal::NoResources.into());
         }
         if let Some(violation) = fault_of_six(core, &held.head, false) {
-            let (reply, steps) = violate(core, violation, giver);
-            return Verdict::Rejected(reply, steps);
+            return Err(violate(core, violation, giver).into());
         }
         let unknown = held.head.process_unknown(&mut held.tail, &core.config.limits.head);
         let mut steps = Vec::new();
@@ -163,23 +175,22 @@ impl Admission {
             steps.push(Step::ReportBlock);
         }
         if !unknown.deletes {
-            return Verdict::Accepted(steps);
+            return Ok(steps);
         }
-        let mut ending = discard(core, Reason::BlockUnsupported);
-        ending.splice(1..1, steps);
-        Verdict::Rejected(Some(Reply::NotNeeded), ending)
+        let mut rejection = discard(core, Reason::BlockUnsupported);
+        rejection.steps.splice(1..1, steps);
+        Err(rejection.into())
     }
 
     /// Processes the security of a bundle. Its payload is read into memory first.
     pub(super) fn secure(&mut self, core: &mut Core, giver: Giver, held: Box<Held>) -> Secured {
         if let Some(reason) = rejects(core, &held.head, false).filter(|_| !giver.is_here()) {
-            return Secured::Rejected(held, Some(Reply::NotNeeded), discard(core, reason));
+            return Secured::Rejected(held, discard(core, reason));
         }
         let bytes = match &held.payload {
             Content::Bytes(bytes) => bytes.to_vec(),
             Content::File { .. } if held.payload.len() > core.config.security.payload_max => {
-                let refused = Reply::Refused(Refusal::NotAcceptable);
-                return Secured::Rejected(held, Some(refused), Vec::new());
+                return Secured::Rejected(held, Refusal::NotAcceptable.into());
             }
             Content::File { .. } => {
                 let number = core.number();
@@ -193,15 +204,12 @@ impl Admission {
             }
         };
         let Head::Seven(head) = &held.head else {
-            return Secured::Rejected(held, None, Vec::new());
+            return Secured::Rejected(held, Rejection::default());
         };
         let mut opened = Opened { head: (**head).clone(), payload: bytes };
         let passed = match self.carry_out_policy(core, &mut opened, giver) {
             Ok(passed) => passed,
-            Err(violation) => {
-                let (reply, steps) = violate(core, violation, giver);
-                return Secured::Rejected(held, reply, steps);
-            }
+            Err(violation) => return Secured::Rejected(held, violate(core, violation, giver)),
         };
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
@@ -240,32 +248,29 @@ impl Admission {
     }
 }
 
-const fn refused(why: Refusal) -> Verdict {
-    Verdict::Rejected(Some(Reply::Refused(why)), Vec::new())
-}
-
 /// Deletes an arrived bundle.
-fn discard(core: &mut Core, reason: Reason) -> Vec<Step> {
+fn discard(core: &mut Core, reason: Reason) -> Rejection {
     core.statistics.deleted += 1;
     let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
-    vec![RECEPTION, Step::Note(None, reason), report]
+    let steps = vec![RECEPTION, Step::Note(None, reason), report];
+    Rejection { reply: Some(Reply::NotNeeded), steps }
 }
 
 /// Deletes a bundle that violates a security rule. Its giver must not take it for delivered.
-fn violate(core: &mut Core, violation: Violation, giver: Giver) -> (Option<Reply>, Vec<Step>) {
+fn violate(core: &mut Core, violation: Violation, giver: Giver) -> Rejection {
     core.statistics.deleted += 1;
     core.statistics.insecure += 1;
     let reason = violation.fault.reason();
     let note = Step::Note(violation.rule, reason);
     let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
-    match giver {
-        Giver::Layer { .. } | Giver::Remains => {
-            (Some(Reply::Refused(Refusal::NotAcceptable)), vec![note, RECEPTION, report])
-        }
-        Giver::Fragments => (None, vec![note, report]),
-        Giver::User { .. } => (None, vec![note, Step::Deleted(reason)]),
-        Giver::Agent => (None, vec![note]),
-    }
+    let steps = match giver {
+        Giver::Layer { .. } | Giver::Remains => vec![note, RECEPTION, report],
+        Giver::Fragments => vec![note, report],
+        Giver::User { .. } => vec![note, Step::Deleted(reason)],
+        Giver::Agent => vec![note],
+    };
+    let refused = Reply::Refused(Refusal::NotAcceptable);
+    Rejection { reply: (!giver.is_here()).then_some(refused), steps }
 }
 
 /// Sets the priority and the times of a received bundle.
@@ -308,10 +313,10 @@ pub(super) fn fault_of_six(core: &Core, head: &Head, is_from_here: bool) -> Opti
     core.config.security.check_unprotected(&roles, between, has).err()
 }
 
-/// Reason to refuse a bundle as soon as its head has come.
-pub(super) fn refuses(core: &Core, head: &Head) -> Option<Refusal> {
+/// Checks the head of a bundle, as soon as it has come; an error is the reason to refuse it.
+pub(super) fn check_head(core: &Core, head: &Head) -> Result<(), Refusal> {
     let is_unused = !core.config.versions.contains(&head.version());
-    (is_unused || is_not_ours(core, head)).then_some(Refusal::NotAcceptable)
+    if is_unused || is_not_ours(core, head) { Err(Refusal::NotAcceptable) } else { Ok(()) }
 }
 
 /// Whether a bundle has an endpoint of this node as its source, and was not created here. One that
@@ -325,25 +330,25 @@ fn is_not_ours(core: &Core, head: &Head) -> bool {
     !core.stock.knows(&key) && !core.stock.knows(&key.whole())
 }
 
-/// Reason to refuse a bundle by the rules.
-pub(super) fn breaks_rule(
+/// Checks a bundle by the rules; an error is the reason to refuse it.
+pub(super) fn check_rules(
     core: &Core,
     forwarder: &Forwarder,
     head: &Head,
     by: Option<&Eid>,
-) -> Option<Refusal> {
+) -> Result<(), Refusal> {
     if !core.config.limits.unrouted && !has_use(core, forwarder, head.destination()) {
-        return Some(Refusal::NotAcceptable);
+        return Err(Refusal::NotAcceptable);
     }
-    let number = core.rule(head, by)?;
+    let Some(number) = core.rule(head, by) else { return Ok(()) };
     let rule = &core.config.accept[number];
     let bytes = head.payload_len().saturating_add(head.encoded_len() as u64);
     if rule.refuse || bytes > rule.bundle {
-        return Some(Refusal::NotAcceptable);
+        return Err(Refusal::NotAcceptable);
     }
-    let (bundles, held) = core.stock.shares.under(number);
-    let is_full = bundles >= rule.bundles || held.saturating_add(bytes) > rule.bytes;
-    is_full.then_some(Refusal::NoResources)
+    let load = core.stock.shares.under(number);
+    let is_full = load.bundles >= rule.bundles || load.bytes.saturating_add(bytes) > rule.bytes;
+    if is_full { Err(Refusal::NoResources) } else { Ok(()) }
 }
 
 /// Whether bundles for an endpoint can be delivered or forwarded now or later.

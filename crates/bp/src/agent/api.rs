@@ -336,7 +336,19 @@ impl Agent {
         links: BTreeMap<LinkRef, Eid>,
         discovered: BTreeSet<LinkRef>,
     ) {
-        self.forwarder.set_links(&mut self.core, now, links, discovered);
+        let former = std::mem::replace(&mut self.core.config.links, links);
+        for at in former.keys().filter(|&at| !self.core.config.links.contains_key(at)) {
+            self.forwarder.links.set_open(*at, false);
+        }
+        self.forwarder.links.set_discovered(discovered);
+        if self.core.config.routing.is_planned() {
+            return self.forwarder.contacts(&mut self.core, now);
+        }
+        for at in self.core.config.links.keys().filter(|&at| !former.contains_key(at)) {
+            self.forwarder.links.set_open(*at, true);
+            self.core.commands.push_back((at.layer, Command::Open { link: at.link }));
+        }
+        self.forwarder.dispatch_again(&mut self.core, now);
     }
 
     /// Replaces the static routes, and routes all bundles again; no effect where bundles are copied.

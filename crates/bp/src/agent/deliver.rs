@@ -39,18 +39,6 @@ impl Users {
         self.endpoints.remove(endpoint).unwrap_or_default()
     }
 
-    /// Whether an endpoint is registered and has fewer than `most` unconfirmed deliveries.
-    pub(super) fn takes(&self, endpoint: &Eid, most: usize) -> bool {
-        self.endpoints.get(endpoint).is_some_and(|delivering| delivering.len() < most)
-    }
-
-    /// Records a delivery to the user of an endpoint; `false` without a user.
-    pub(super) fn hand_over(&mut self, endpoint: &Eid, number: u64) -> bool {
-        let Some(delivering) = self.endpoints.get_mut(endpoint) else { return false };
-        delivering.insert(number);
-        true
-    }
-
     /// Records the confirmation of a delivery.
     pub(super) fn confirm(&mut self, endpoint: &Eid, number: u64) {
         if let Some(delivering) = self.endpoints.get_mut(endpoint) {
@@ -63,10 +51,13 @@ impl Users {
         self.undelivered.entry(endpoint.clone()).or_default().insert(number);
     }
 
-    /// Takes the bundle that waited longest.
-    pub(super) fn pop_waiting(&mut self, endpoint: &Eid) -> Option<u64> {
+    /// Takes the bundle that waited longest, if the endpoint is registered and has fewer than `most`
+    /// unconfirmed deliveries.
+    fn hand_over(&mut self, endpoint: &Eid, most: usize) -> Option<u64> {
+        let delivering = self.endpoints.get_mut(endpoint).filter(|it| it.len() < most)?;
         let undelivered = self.undelivered.get_mut(endpoint)?;
         let next = undelivered.pop_first();
+        delivering.extend(next);
         if undelivered.is_empty() {
             self.undelivered.remove(endpoint);
         }
@@ -228,30 +219,17 @@ fn deliver(core: &mut Core, number: u64) {
 /// Delivers the bundles waiting for an endpoint in order of arrival, as long as its user takes
 /// more.
 pub(super) fn offer(core: &mut Core, endpoint: &Eid) {
-    while user_takes(core, endpoint) {
-        let Some(number) = core.users.pop_waiting(endpoint) else { return };
-        hand_to_user(core, endpoint, number);
+    let most = core.config.limits.delivering;
+    while let Some(number) = core.users.hand_over(endpoint, most) {
+        let Some(held) = core.stock.get_mut(number) else { continue };
+        (held.waits, held.delivering) = (false, true);
+        core.user.indicate(Indication::Delivered {
+            delivery: DeliveryId(number),
+            endpoint: endpoint.clone(),
+            id: held.id(),
+            version: held.head.version(),
+            verified: held.arrival.verified.clone(),
+            payload: held.payload.clone(),
+        });
     }
-}
-
-/// Whether an endpoint has a user that takes more deliveries.
-fn user_takes(core: &Core, endpoint: &Eid) -> bool {
-    core.users.takes(endpoint, core.config.limits.delivering)
-}
-
-/// Delivers a bundle to the user of an endpoint.
-fn hand_to_user(core: &mut Core, endpoint: &Eid, number: u64) {
-    let Some(held) = core.stock.get_mut(number) else { return };
-    if !core.users.hand_over(endpoint, number) {
-        return;
-    }
-    (held.waits, held.delivering) = (false, true);
-    core.user.indicate(Indication::Delivered {
-        delivery: DeliveryId(number),
-        endpoint: endpoint.clone(),
-        id: held.id(),
-        version: held.head.version(),
-        verified: held.arrival.verified.clone(),
-        payload: held.payload.clone(),
-    });
 }

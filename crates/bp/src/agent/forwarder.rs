@@ -11,7 +11,7 @@ use engine::{EffectResult, Time};
 use super::config::Routing;
 use super::held::{Held, Sending};
 use super::intake::Giver;
-use super::links::{Down, Links, Planned, Receipt, Transmission, Up, next_hop, node};
+use super::links::{Down, Hop, Links, Planned, Receipt, Transmission, Up, next_hop, node};
 use super::outgoing::{Load, Loader, Unfit, load};
 use super::stock::Core;
 use super::{Alarm, Config, Indication, LinkRef};
@@ -46,16 +46,6 @@ pub(super) struct Forwarder {
     pub(super) links: Links,
     planned: Planned,
     loader: Loader,
-}
-
-/// End of a transmission.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) number: u64,
-    /// Neighbour to which the whole bundle was forwarded.
-    pub(super) forwarded: Option<Eid>,
-    /// Neighbour of the link.
-    pub(super) node: Option<Eid>,
 }
 
 /// Next attempt to send a bundle whose transmission failed.
@@ -117,7 +107,7 @@ impl Forwarder {
         self.links.forget(number);
         for (node, route) in &held.queued {
             self.links.dequeue(node, held.priority, number);
-            self.give_back(core, route.as_ref(), held.bytes(), held.priority);
+            self.give_back(&mut core.config.routing, route.as_ref(), held);
         }
         for (link, tag) in held.sending.keys() {
             self.links.abort(*link, *tag);
@@ -138,7 +128,7 @@ impl Forwarder {
             }
             routing @ (Routing::Static(_) | Routing::ContactGraph(..)) => {
                 match next_hop(routing, &self.links, &self.planned, now, held) {
-                    Some((node, route)) => self.enqueue(core, now, number, &node, route),
+                    Some(hop) => self.enqueue(core, now, number, hop),
                     None => self.wait(core, now, number),
                 }
             }
@@ -154,14 +144,7 @@ impl Forwarder {
         }
     }
 
-    fn enqueue(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        number: u64,
-        node: &Eid,
-        route: Option<Route>,
-    ) {
+    fn enqueue(&mut self, core: &mut Core, now: Time, number: u64, Hop { node, route }: Hop) {
         let Some(held) = core.stock.get_mut(number) else { return };
         held.waits = false;
         self.links.waiting.remove(&number);
@@ -173,20 +156,14 @@ impl Forwarder {
             }
         }
         let Some(held) = core.stock.get(number) else { return };
-        self.links.enqueue(node, held.priority, number);
-        self.pump(core, now, node);
+        self.links.enqueue(&node, held.priority, number);
+        self.pump(core, now, &node);
     }
 
     /// Releases the contact volume reserved for a bundle.
-    fn give_back(
-        &mut self,
-        core: &mut Core,
-        route: Option<&Route>,
-        bytes: u64,
-        priority: Priority,
-    ) {
-        if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut core.config.routing) {
-            router.release(route, bytes, priority);
+    fn give_back(&mut self, routing: &mut Routing, route: Option<&Route>, held: &Held) {
+        if let (Some(route), Routing::ContactGraph(router, _)) = (route, routing) {
+            router.release(route, held.bytes(), held.priority);
             self.links.has_spare_volume = true;
         }
     }
@@ -224,7 +201,9 @@ impl Forwarder {
         let (mut next, mut too_long, mut skipped) = (None, Vec::new(), 0);
         for number in self.links.queue(node) {
             let over = |link: &(LinkRef, u64)| {
-                Some((link.0, self.load_over(core, now, number, node, link.0, link.1).ok()?))
+                let is_free = !self.is_busy(core, number, link.0);
+                let load = is_free.then(|| load(core, now, number, node, link.1).ok()).flatten();
+                Some((link.0, load?))
             };
             if let Some((at, load)) = free.iter().find_map(over) {
                 next = Some((at, number, load));
@@ -247,6 +226,15 @@ impl Forwarder {
             }
         }
         next
+    }
+
+    /// Whether a link has enough fragments in transit, and a bundle would be fragmented.
+    fn is_busy(&self, core: &Core, number: u64, at: LinkRef) -> bool {
+        let len = core.stock.get(number).map_or(0, |held| held.payload.len());
+        // Half of a fragment: the last one may be shorter.
+        core.config.fragment.is_some_and(|fragment| {
+            len > fragment && self.links.long_ones(at, fragment / 2) >= FRAGMENTS
+        })
     }
 
     fn send_next(&mut self, core: &mut Core, at: LinkRef, node: &Eid, number: u64, load: Load) {
@@ -274,18 +262,15 @@ impl Forwarder {
         self.loader.send(core, sent, load);
     }
 
-    /// Handles a layer's report that a transmission ended. Then [`Self::proceed`] is due.
+    /// Handles a layer's report that a transmission ended. Returns the
+    /// neighbour to which all of the bundle was forwarded. Then [`Self::proceed`] is due.
     pub(super) fn on_sent(
         &mut self,
         core: &mut Core,
         now: Time,
-        at: LinkRef,
-        tag: Tag,
+        sent: Transmission,
         outcome: Outcome,
-    ) -> Option<Ended> {
-        let (sent, node) = self.links.end(at, tag)?;
-        let number = sent.number;
-        let mut forwarded = None;
+    ) -> Option<Eid> {
         let result = match outcome {
             Outcome::Acknowledged | Outcome::Left | Outcome::Refused(Refusal::Completed) => {
                 Receipt::Accepted
@@ -294,24 +279,23 @@ impl Forwarder {
             Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => Receipt::NoRoom,
             Outcome::Failed { .. } => Receipt::Failed,
         };
-        if self.links.rest(now, at, result) {
+        if self.links.rest(now, sent.at, result) {
             self.arm_rests(core);
         }
-        if let Outcome::Failed { acknowledged } = outcome {
-            if let Some(held) = core.stock.get_mut(number) {
-                held.keep_acknowledged(at, tag, acknowledged);
-            }
+        if let Outcome::Failed { acknowledged } = outcome
+            && let Some(held) = core.stock.get_mut(sent.number)
+        {
+            held.keep_acknowledged(sent.at, sent.tag, acknowledged);
         }
-        match result {
+        let retry = match result {
             Receipt::Accepted if !is_overtaken(core, sent) => {
-                forwarded = self.on_accepted(core, now, sent);
+                return self.on_accepted(core, now, sent);
             }
-            Receipt::Declined => self.reroute(core, now, sent, Retry::NextSession),
-            Receipt::Accepted | Receipt::NoRoom | Receipt::Failed => {
-                self.reroute(core, now, sent, Retry::Now);
-            }
-        }
-        Some(Ended { number, node, forwarded })
+            Receipt::Declined => Retry::NextSession,
+            Receipt::Accepted | Receipt::NoRoom | Receipt::Failed => Retry::Now,
+        };
+        self.reroute(core, now, sent, retry);
+        None
     }
 
     /// Sends the next bundles after a transmission to a neighbour ended.
@@ -378,9 +362,8 @@ impl Forwarder {
         core.statistics.failed += 1;
         let Some(held) = core.stock.get_mut(sent.number) else { return };
         let Some(sending) = held.sending.remove(&sent.key()) else { return };
-        let (bytes, priority) = (held.bytes(), held.priority);
         held.take_again(&sending.to);
-        self.give_back(core, sending.route.as_ref(), bytes, priority);
+        self.give_back(&mut core.config.routing, sending.route.as_ref(), held);
         match retry {
             Retry::Now => self.route(core, now, sent.number),
             Retry::NextSession => {
@@ -400,9 +383,8 @@ impl Forwarder {
     fn unqueue(&mut self, core: &mut Core, number: u64, node: &Eid) {
         let Some(held) = core.stock.get_mut(number) else { return };
         let Some(route) = held.queued.remove(node) else { return };
-        let (bytes, priority) = (held.bytes(), held.priority);
-        self.links.dequeue(node, priority, number);
-        self.give_back(core, route.as_ref(), bytes, priority);
+        self.links.dequeue(node, held.priority, number);
+        self.give_back(&mut core.config.routing, route.as_ref(), held);
     }
 
     /// Queues copies for a new neighbour.
@@ -748,24 +730,6 @@ impl Forwarder {
         });
     }
 
-    /// Next transmission of a bundle over a link that accepts this many bytes.
-    fn load_over(
-        &self,
-        core: &Core,
-        now: Time,
-        number: u64,
-        node: &Eid,
-        at: LinkRef,
-        most: u64,
-    ) -> Result<Load, Unfit> {
-        let len = core.stock.get(number).map_or(0, |held| held.payload.len());
-        // Half of a fragment: the last one may be shorter.
-        let is_busy = core.config.fragment.is_some_and(|fragment| {
-            len > fragment && self.links.long_ones(at, fragment / 2) >= FRAGMENTS
-        });
-        if is_busy { Err(Unfit::NotNow) } else { load(core, now, number, node, most) }
-    }
-
     /// Handles an opened file of an outgoing part, or a piece read from it.
     pub(super) fn summed(&mut self, core: &mut Core, now: Time, tag: Tag, result: EffectResult) {
         if let Some(sent) = self.loader.summed(core, tag, result) {
@@ -773,29 +737,6 @@ impl Forwarder {
             self.reroute(core, now, sent, Retry::Later);
             self.pump_freed(core, now);
         }
-    }
-
-    /// Replaces the links to neighbours.
-    pub(super) fn set_links(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        links: BTreeMap<LinkRef, Eid>,
-        discovered: BTreeSet<LinkRef>,
-    ) {
-        let former = std::mem::replace(&mut core.config.links, links);
-        for at in former.keys().filter(|&at| !core.config.links.contains_key(at)) {
-            self.links.set_open(*at, false);
-        }
-        self.links.set_discovered(discovered);
-        if core.config.routing.is_planned() {
-            return self.contacts(core, now);
-        }
-        for at in core.config.links.keys().filter(|&at| !former.contains_key(at)) {
-            self.links.set_open(*at, true);
-            core.commands.push_back((at.layer, Command::Open { link: at.link }));
-        }
-        self.dispatch_again(core, now);
     }
 }
 

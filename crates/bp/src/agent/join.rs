@@ -279,7 +279,8 @@ impl Joins {
         // One reassembly may exceed the bound: otherwise fragments that fill the store would stay
         // for ever.
         let fits = core.stock.bytes.saturating_add(whole.total) <= core.config.limits.bytes;
-        if !(fits && has_place) && !self.joining.is_empty() {
+        let is_full = !fits || !has_place;
+        if is_full && !self.joining.is_empty() {
             self.later.insert(whole.clone());
             return None;
         }

@@ -528,14 +528,21 @@ impl Planned {
     }
 }
 
-/// Next hop of a bundle, and its route through the contact plan. Volume is reserved for it.
+/// Next hop of a bundle, and its route through the contact plan.
+#[derive(Debug)]
+pub(super) struct Hop {
+    pub(super) node: Eid,
+    pub(super) route: Option<Route>,
+}
+
+/// Next hop of a bundle. Volume is reserved for its route.
 pub(super) fn next_hop(
     routing: &mut Routing,
     links: &Links,
     planned: &Planned,
     now: Time,
     held: &Held,
-) -> Option<(Eid, Option<Route>)> {
+) -> Option<Hop> {
     let entries = match routing {
         Routing::Epidemic | Routing::Spray { .. } => return None,
         Routing::Static(entries) => entries,
@@ -555,7 +562,7 @@ pub(super) fn next_hop(
                 return unplanned(now, links, held);
             };
             router.promise(&route, held.bytes(), held.priority);
-            return Some((node(route.next_hop), Some(route)));
+            return Some(Hop { node: node(route.next_hop), route: Some(route) });
         }
     };
     by_entries(entries, links, held).or_else(|| discovered(links, held))
@@ -575,28 +582,28 @@ fn excluded(links: &Links, held: &Held) -> BTreeSet<u64> {
 
 /// The destination itself if its link is up and idle, for a bundle without a route in the plan. No
 /// other bundle is queued for it, so no promised volume is lost.
-fn unplanned(now: Time, links: &Links, held: &Held) -> Option<(Eid, Option<Route>)> {
+fn unplanned(now: Time, links: &Links, held: &Held) -> Option<Hop> {
     let node = held.destination().node();
     let is_idle = links.queue(&node).next().is_none()
         && !links.free_links(now, &node).is_empty()
         && !links.has_declined(&node, held.number)
         && held.from.as_ref() != Some(&node);
-    is_idle.then_some((node, None))
+    is_idle.then_some(Hop { node, route: None })
 }
 
 /// The destination itself if it announced itself and its link is up, for a bundle without another
 /// route.
-fn discovered(links: &Links, held: &Held) -> Option<(Eid, Option<Route>)> {
+fn discovered(links: &Links, held: &Held) -> Option<Hop> {
     let node = held.destination().node();
     let is_hop = links.reaches_discovered(&node)
         && !links.has_declined(&node, held.number)
         && !held.avoids(&node);
-    is_hop.then_some((node, None))
+    is_hop.then_some(Hop { node, route: None })
 }
 
 /// Next hop of the first matching entry with one that may take the bundle: its first one that is
 /// up; if none is, its first that has not failed, or else its first.
-fn by_entries(entries: &[Entry], links: &Links, held: &Held) -> Option<(Eid, Option<Route>)> {
+fn by_entries(entries: &[Entry], links: &Links, held: &Held) -> Option<Hop> {
     let may_take = |node: &&Eid| !links.has_declined(node, held.number) && !held.avoids(node);
     let next_hop = |entry: &Entry| {
         if let [via] = &entry.via[..] {
@@ -608,5 +615,5 @@ fn by_entries(entries: &[Entry], links: &Links, held: &Held) -> Option<(Eid, Opt
         up.or(nodes.first()).map(|node| (*node).clone())
     };
     let mut fitting = entries.iter().filter(|entry| entry.to.matches(held.destination()));
-    Some((fitting.find_map(next_hop)?, None))
+    fitting.find_map(next_hop).map(|node| Hop { node, route: None })
 }

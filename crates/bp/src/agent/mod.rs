@@ -45,11 +45,12 @@ pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
 use self::admission::{
-    Admission, RECEPTION, Reply, Secured, Step, Verdict, fault_of_six, is_to_be_secured, note_copy,
+    Admission, Denial, RECEPTION, Rejection, Reply, Secured, Step, fault_of_six, is_to_be_secured,
+    note_copy,
 };
 use self::config::millis;
 use self::custody::{Custodian, Signal};
-use self::forwarder::{Ended, Forwarder};
+use self::forwarder::Forwarder;
 use self::gone::Left;
 use self::head::Head;
 use self::held::Held;
@@ -128,24 +129,23 @@ impl Agent {
     /// Handles an event of a layer. Layers are numbered as in [`LinkRef`].
     pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
         let core = &mut self.core;
+        let link_ref = |link| LinkRef { layer, link };
+        let origin = |link, transfer| Origin { layer, link, transfer };
         match event {
             Event::Up { link, neighbour } => {
-                self.forwarder.link_up(core, now, LinkRef { layer, link }, neighbour);
+                self.forwarder.link_up(core, now, link_ref(link), neighbour);
             }
             Event::Down { link, why } => {
-                self.forwarder.link_down(core, now, LinkRef { layer, link }, why);
+                self.forwarder.link_down(core, now, link_ref(link), why);
             }
             Event::Begins { link, transfer, bytes } => {
-                let origin = Origin { layer, link, transfer };
-                self.reception.on_begin(core, &self.forwarder, now, origin, bytes);
+                self.reception.on_begin(core, &self.forwarder, now, origin(link, transfer), bytes);
             }
             Event::Piece { link, transfer, bytes } => {
-                let origin = Origin { layer, link, transfer };
-                self.reception.on_piece(core, &self.forwarder, now, origin, &bytes);
+                self.reception.on_piece(core, &self.forwarder, now, origin(link, transfer), &bytes);
             }
             Event::Whole { link, transfer, file } => {
-                let origin = Origin { layer, link, transfer };
-                let received = self.reception.on_whole(core, origin, file);
+                let received = self.reception.on_whole(core, origin(link, transfer), file);
                 self.receive(now, received);
             }
             Event::Broken { transfer, keep, .. } => {
@@ -153,17 +153,17 @@ impl Agent {
                 self.receive(now, received);
             }
             Event::Sent { link, tag, outcome } => {
-                self.on_sent(now, LinkRef { layer, link }, tag, outcome);
+                self.on_sent(now, link_ref(link), tag, outcome);
             }
             Event::PeerFault { link, what } => {
                 core.statistics.malformed += 1;
-                self.forwarder.note(core, LinkRef { layer, link }, what);
+                self.forwarder.note(core, link_ref(link), what);
             }
             Event::Refused { link, why } => {
                 core.statistics.refused += 1;
                 match why {
                     Refusal::NotAcceptable => {
-                        self.forwarder.note_too_long(core, now, LinkRef { layer, link });
+                        self.forwarder.note_too_long(core, now, link_ref(link));
                     }
                     Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
                         core.user.limit_reached(Limit::Bytes);
@@ -171,7 +171,7 @@ impl Agent {
                 }
             }
             Event::Notice { link, what } => {
-                self.forwarder.note(core, LinkRef { layer, link }, what);
+                self.forwarder.note(core, link_ref(link), what);
             }
         }
     }
@@ -201,8 +201,8 @@ impl Agent {
                     self.reception.begin_under(core, number, intake, &payload)
                 }
                 Secured::Read(number, intake) => self.reception.read(core, number, intake),
-                Secured::Rejected(held, reply, steps) => {
-                    self.reject(now, giver, &held, reply, steps);
+                Secured::Rejected(held, rejection) => {
+                    self.reject(now, giver, &held, rejection);
                     return self.join_refused(now, held.number);
                 }
             };
@@ -213,33 +213,26 @@ impl Agent {
     fn admit(&mut self, now: Time, giver: Giver, mut held: Box<Held>) {
         let core = &mut self.core;
         match self.admission.judge(core, &self.forwarder, now, &mut held, giver) {
-            Verdict::Accepted(steps) => {
+            Ok(steps) => {
                 self.carry_out(now, &held, steps);
                 self.store(now, giver, held);
             }
-            Verdict::Duplicate => {
+            Err(Denial::Duplicate) => {
                 let signals = self.custodian.signal_redundant(core, now, &held);
                 self.send_signals(now, signals);
                 let reply = note_copy(&mut self.core, &held);
                 let steps = if reply == Reply::NotNeeded { vec![RECEPTION] } else { Vec::new() };
-                self.reject(now, giver, &held, Some(reply), steps);
+                self.reject(now, giver, &held, Rejection { reply: Some(reply), steps });
             }
-            Verdict::Rejected(reply, steps) => self.reject(now, giver, &held, reply, steps),
+            Err(Denial::Rejected(rejection)) => self.reject(now, giver, &held, rejection),
         }
     }
 
     /// Ends a bundle that is not accepted.
-    fn reject(
-        &mut self,
-        now: Time,
-        giver: Giver,
-        held: &Held,
-        reply: Option<Reply>,
-        steps: Vec<Step>,
-    ) {
-        self.carry_out(now, held, steps);
+    fn reject(&mut self, now: Time, giver: Giver, held: &Held, rejection: Rejection) {
+        self.carry_out(now, held, rejection.steps);
         self.core.leave_content(held);
-        if let Some(reply) = reply {
+        if let Some(reply) = rejection.reply {
             self.reception.reply(&mut self.core, giver, Some(held.id()), reply);
         }
     }
@@ -354,14 +347,14 @@ impl Agent {
     /// Handles the end of a transmission.
     fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
         let core = &mut self.core;
-        let ended = self.forwarder.on_sent(core, now, at, tag, outcome);
-        let Some(Ended { number, node, forwarded }) = ended else { return };
-        if let Some((to, held)) = forwarded.zip(core.stock.get(number)) {
+        let Some((sent, node)) = self.forwarder.links.end(at, tag) else { return };
+        let forwarded = self.forwarder.on_sent(core, now, sent, outcome);
+        if let Some((to, held)) = forwarded.zip(core.stock.get(sent.number)) {
             let id = held.id();
-            self.custodian.await_custody(core, now, number);
-            self.report_held(now, number, BundleFlags::REPORT_FORWARDING);
+            self.custodian.await_custody(core, now, sent.number);
+            self.report_held(now, sent.number, BundleFlags::REPORT_FORWARDING);
             self.core.user.indicate(Indication::Forwarded { id, to });
-            self.settle(number);
+            self.settle(sent.number);
         }
         self.forwarder.proceed(&mut self.core, now, node);
     }

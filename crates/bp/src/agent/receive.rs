@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, EffectResult, FileId, FileName, OpenMode, Receive, Time};
 
 use super::super::layer::{Command, Content, LinkId, Refusal, TransferId};
-use super::admission::{Reply, breaks_rule, refuses};
+use super::admission::{Reply, check_head, check_rules};
 use super::forwarder::Forwarder;
 use super::head::Head;
 use super::held::Held;
@@ -69,14 +69,8 @@ impl Reception {
     }
 
     /// Replies to the giver of a bundle.
-    pub(super) fn reply(
-        &mut self,
-        core: &mut Core,
-        giver: Giver,
-        id: Option<BundleId>,
-        reply: Reply,
-    ) {
-        match giver {
+    pub(super) fn reply(&mut self, core: &mut Core, to: Giver, id: Option<BundleId>, reply: Reply) {
+        match to {
             Giver::Layer { layer, link, transfer } => {
                 let command = match reply {
                     Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
@@ -158,7 +152,7 @@ impl Reception {
             && let Some(head) = intake.head()
         {
             let len = head.payload_len().saturating_add(head.encoded_len() as u64);
-            if let Some(why) = turn_away(core, forwarder, intake, head) {
+            if let Err(why) = check(core, forwarder, intake, head) {
                 self.refuse(core, number, why);
                 return;
             }
@@ -651,11 +645,13 @@ impl Reception {
     }
 }
 
-/// Reason to refuse a bundle whose head has come.
-fn turn_away(core: &Core, forwarder: &Forwarder, intake: &Intake, head: &Head) -> Option<Refusal> {
-    let by = intake.by.clone().or_else(|| forwarder.giver_node(intake.giver));
+/// Checks a bundle whose head has come; an error is the reason to refuse it.
+fn check(core: &Core, forwarder: &Forwarder, intake: &Intake, head: &Head) -> Result<(), Refusal> {
+    check_head(core, head)?;
     // A duplicate takes no room: it is answered as such once it is whole.
-    let is_new = || !core.stock.knows(&head.key());
-    let rule = || is_new().then(|| breaks_rule(core, forwarder, head, by.as_ref())).flatten();
-    refuses(core, head).or_else(rule)
+    if core.stock.knows(&head.key()) {
+        return Ok(());
+    }
+    let by = intake.by.clone().or_else(|| forwarder.giver_node(intake.giver));
+    check_rules(core, forwarder, head, by.as_ref())
 }

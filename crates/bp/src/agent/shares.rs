@@ -40,11 +40,11 @@ impl Account {
 
 /// Part of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Load {
-    bundles: usize,
-    bytes: u64,
+pub(super) struct Load {
+    pub(super) bundles: usize,
+    pub(super) bytes: u64,
     /// Bytes reserved for arriving bundles.
-    arriving: u64,
+    pub(super) arriving: u64,
 }
 
 /// A bundle that is arriving.
@@ -147,40 +147,19 @@ impl Shares {
         }
     }
 
-    /// Bundles and bytes under a rule.
-    pub(super) fn under(&self, rule: usize) -> (usize, u64) {
-        let load = self.rules.get(&rule).copied().unwrap_or_default();
-        (load.bundles, load.bytes)
+    /// Bundles and bytes of an account.
+    pub(super) fn load(&self, account: &Account) -> Load {
+        self.accounts.get(account).copied().unwrap_or_default()
     }
 
-    /// Whether a bundle has room in the share of an account, in a store that has `kept` bundles of
-    /// `held` bytes.
-    pub(super) fn fits(
-        &self,
-        limits: &Limits,
-        account: &Account,
-        bytes: u64,
-        kept: u64,
-        held: u64,
-    ) -> bool {
-        let share = match account {
-            Account::Here => return true,
-            Account::Neighbour(_) => limits.share,
-            Account::Strangers => limits.strangers_share,
-        };
-        let load = self.accounts.get(account).copied().unwrap_or_default();
-        let open = 100 - limits.reserve.min(100);
-        let of_all = |percent| part(limits.bundles as u64, percent).max(1);
-        held.saturating_add(self.reserved).saturating_add(bytes) <= part(limits.bytes, open)
-            && kept < of_all(open)
-            && load.bytes.saturating_add(load.arriving).saturating_add(bytes)
-                <= part(limits.bytes, share)
-            && (load.bundles as u64) < of_all(share)
+    /// Bundles and bytes under a rule.
+    pub(super) fn under(&self, rule: usize) -> Load {
+        self.rules.get(&rule).copied().unwrap_or_default()
     }
 }
 
 /// A part of a whole, in percent.
-const fn part(whole: u64, percent: u8) -> u64 {
+pub(super) const fn part(whole: u64, percent: u8) -> u64 {
     let percent = if percent > 100 { 100 } else { percent as u64 };
     whole / 100 * percent + whole % 100 * percent / 100
 }

@@ -17,9 +17,9 @@ use super::head::{Head, Key};
 use super::held::Held;
 use super::numbers::Numbers;
 use super::reports::Discards;
-use super::shares::{Account, Shares};
+use super::shares::{Account, Shares, part};
 use super::store::{Apart, Clocks, HeldRecord, Job, Payload, Record, RequestRecord, Store};
-use super::{Alarm, Config, Indication, Limit, Statistics};
+use super::{Alarm, Config, Indication, Limit, Limits, Statistics};
 use crate::codec::bp7::{BundleId, Eid, Reason};
 use crate::layer::{Command, Content};
 
@@ -45,23 +45,6 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    fn new(config: &Config, store: Store, first: u64) -> Self {
-        Self {
-            bundles: BTreeMap::new(),
-            by_key: BTreeMap::new(),
-            by_expiry: BTreeSet::new(),
-            gone: Gone::default(),
-            requests: Requests::default(),
-            shares: Shares::default(),
-            bytes: 0,
-            memory: 0,
-            numbers: Numbers::new(first),
-            store,
-            life: Life::new(config.clock),
-            is_ready: false,
-        }
-    }
-
     pub(super) fn get(&self, number: u64) -> Option<&Held> {
         self.bundles.get(&number).map(Box::as_ref)
     }
@@ -83,6 +66,24 @@ impl Stock {
     /// Bundles that take room in the store, including those whose end is not recorded yet.
     pub(super) fn kept(&self) -> usize {
         self.bundles.len() + self.store.refused.len()
+    }
+
+    /// Whether a bundle has room in the share of an account.
+    fn fits(&self, limits: &Limits, account: &Account, bytes: u64) -> bool {
+        let share = match account {
+            Account::Here => return true,
+            Account::Neighbour(_) => limits.share,
+            Account::Strangers => limits.strangers_share,
+        };
+        let load = self.shares.load(account);
+        let open = 100 - limits.reserve.min(100);
+        let of_all = |percent| part(limits.bundles as u64, percent).max(1);
+        let taken = self.bytes.saturating_add(self.shares.reserved()).saturating_add(bytes);
+        let of_account = load.bytes.saturating_add(load.arriving).saturating_add(bytes);
+        taken <= part(limits.bytes, open)
+            && (self.kept() as u64) < of_all(open)
+            && of_account <= part(limits.bytes, share)
+            && (load.bundles as u64) < of_all(share)
     }
 
     /// Bundle that has expired.
@@ -116,7 +117,20 @@ impl Core {
     /// Empty store; without a clock, sequence numbers begin at `first`.
     pub(super) fn new(config: Config, store: Store, first: u64) -> Self {
         Self {
-            stock: Stock::new(&config, store, first),
+            stock: Stock {
+                bundles: BTreeMap::new(),
+                by_key: BTreeMap::new(),
+                by_expiry: BTreeSet::new(),
+                gone: Gone::default(),
+                requests: Requests::default(),
+                shares: Shares::default(),
+                bytes: 0,
+                memory: 0,
+                numbers: Numbers::new(first),
+                store,
+                life: Life::new(config.clock),
+                is_ready: false,
+            },
             config,
             users: Users::default(),
             discards: Discards::default(),
@@ -171,9 +185,7 @@ impl Core {
         if !self.check_room(bytes) {
             return false;
         }
-        let count = self.stock.kept() as u64;
-        let fits =
-            self.stock.shares.fits(&self.config.limits, account, bytes, count, self.stock.bytes);
+        let fits = self.stock.fits(&self.config.limits, account, bytes);
         if !fits {
             self.user.limit_reached(Limit::Share);
         }
