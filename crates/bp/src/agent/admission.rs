@@ -11,7 +11,7 @@ use super::super::layer::{Content, Refusal};
 use super::super::security::{Opened, Role, Vectors, Violation};
 use super::clock::ages;
 use super::forwarder::Forwarder;
-use super::head::Head;
+use super::head::{Head, Key};
 use super::held::Held;
 use super::intake::{Body, Giver, Intake};
 use super::join::Joins;
@@ -313,21 +313,15 @@ pub(super) fn fault_of_six(core: &Core, head: &Head, is_from_here: bool) -> Opti
     core.config.security.check_unprotected(&roles, between, has).err()
 }
 
-/// Checks the head of a bundle, as soon as it has come; an error is the reason to refuse it.
+/// Checks the head of a bundle, as soon as it has come; an error is the reason to refuse it. One
+/// with an endpoint of this node as its source that was created here, and comes back, is here or
+/// remembered.
 pub(super) fn check_head(core: &Core, head: &Head) -> Result<(), Refusal> {
+    let (source, is_known) = (head.source(), |key: &Key| core.stock.knows(key));
+    let is_ours = !source.is_none() && !source.is_local() && core.is_ours(source);
+    let is_forged = is_ours && !is_known(&head.key()) && !is_known(&head.key().whole());
     let is_unused = !core.config.versions.contains(&head.version());
-    if is_unused || is_not_ours(core, head) { Err(Refusal::NotAcceptable) } else { Ok(()) }
-}
-
-/// Whether a bundle has an endpoint of this node as its source, and was not created here. One that
-/// was, and comes back, is here or remembered.
-fn is_not_ours(core: &Core, head: &Head) -> bool {
-    let source = head.source();
-    if source.is_none() || source.is_local() || !core.is_ours(source) {
-        return false;
-    }
-    let key = head.key();
-    !core.stock.knows(&key) && !core.stock.knows(&key.whole())
+    if is_unused || is_forged { Err(Refusal::NotAcceptable) } else { Ok(()) }
 }
 
 /// Checks a bundle by the rules; an error is the reason to refuse it.

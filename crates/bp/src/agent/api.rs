@@ -17,6 +17,7 @@ use super::head::{Head, Key};
 use super::intake::Giver;
 use super::shares::Account;
 use super::source::SendRequest;
+use super::stock::Stock;
 use super::{
     Agent, DeliveryId, Held, Indication, Limit, LinkRef, RequestError, Routing, Statistics, Version,
 };
@@ -114,11 +115,8 @@ impl Agent {
     /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics {
-            bundles: self.core.stock.bundles.len(),
-            bytes: self.core.stock.bytes,
-            ..self.core.statistics
-        }
+        let Stock { bundles, bytes, .. } = &self.core.stock;
+        Statistics { bundles: bundles.len(), bytes: *bytes, ..self.core.statistics }
     }
 
     /// Whether the records of an earlier run are read, so that bundles are accepted.
@@ -184,17 +182,11 @@ impl Agent {
 
     /// Whether there is room for a bundle with a payload of `len` bytes now.
     pub fn takes(&self, len: u64) -> bool {
-        let limits = self.core.config.limits;
-        self.core.stock.is_ready
-            && self.reception.has_place(&self.core)
-            && self.core.stock.kept() < limits.bundles
-            && self
-                .core
-                .stock
-                .bytes
-                .saturating_add(self.core.stock.shares.reserved())
-                .saturating_add(len)
-                <= limits.bytes
+        let (stock, limits) = (&self.core.stock, self.core.config.limits);
+        let has_place = stock.is_ready && self.reception.has_place(&self.core);
+        has_place
+            && stock.kept() < limits.bundles
+            && stock.taken().saturating_add(len) <= limits.bytes
     }
 
     /// Whether such a bundle could ever be held, including in memory for its security.
@@ -378,12 +370,8 @@ impl Agent {
     }
 
     fn shares_held(&self) -> Vec<((Account, Option<usize>), u64)> {
-        self.core
-            .stock
-            .bundles
-            .values()
-            .map(|held| (self.core.share_of(held), held.bytes()))
-            .collect()
+        let bundles = self.core.stock.bundles.values();
+        bundles.map(|held| (self.core.share_of(held), held.bytes())).collect()
     }
 
     /// Sets the wall clock: milliseconds from the beginning of 2000 to [`Time::ZERO`], or `None`

@@ -145,15 +145,14 @@ pub(super) fn set_clock(core: &mut Core, now: Time, clock: Option<u64>) {
     core.config.clock = clock;
     let dtn_ms = core.clock().dtn_time(now);
     if let Some((missing_ms, first)) = core.stock.life.fill_gap(now, dtn_ms) {
-        let numbers: Vec<u64> =
-            core.stock.bundles.range(..first).map(|(number, _)| *number).collect();
-        for number in numbers {
-            grow_older(core, now, number, missing_ms);
+        for number in core.stock.numbers(..first) {
+            let Some(held) = core.stock.get_mut(number) else { continue };
+            held.age_ms = held.age_ms.saturating_add(missing_ms);
+            let expires = now + held.expires.since(now).saturating_sub(millis(missing_ms));
+            core.stock.expire_at(number, expires);
         }
         // Records of this run have times before the shift.
-        let numbers: Vec<u64> =
-            core.stock.bundles.range(first..).map(|(number, _)| *number).collect();
-        numbers.into_iter().for_each(|number| core.record_again(number));
+        core.stock.numbers(first..).into_iter().for_each(|number| core.record_again(number));
     }
     if let Some(dtn_ms) = dtn_ms {
         let wrong = core.stock.bundles.iter().filter_map(|(number, held)| {
@@ -182,13 +181,6 @@ fn earlier_expiry(core: &Core, before: Clock, now: Time, dtn_ms: u64, held: &Hel
     let lifetime_ms = held.head.lifetime_ms().min(core.config.limits.lifetime_ms());
     let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
     (expires < held.expires).then_some(expires)
-}
-
-fn grow_older(core: &mut Core, now: Time, number: u64, older_ms: u64) {
-    let Some(held) = core.stock.get_mut(number) else { return };
-    held.age_ms = held.age_ms.saturating_add(older_ms);
-    let expires = now + held.expires.since(now).saturating_sub(millis(older_ms));
-    core.stock.expire_at(number, expires);
 }
 
 #[cfg(test)]

@@ -135,8 +135,8 @@ impl Routing {
 
     /// Copies a bundle starts with at this node.
     pub(super) fn first_copies(&self, head: &Head, is_here: bool) -> u32 {
-        match *self {
-            Self::Spray { copies } if is_here => copies.max(1),
+        match self {
+            Self::Spray { copies } if is_here => (*copies).max(1),
             Self::Static(_) | Self::ContactGraph(..) | Self::Epidemic | Self::Spray { .. } => {
                 head.copies().unwrap_or(1).max(1)
             }

@@ -16,6 +16,7 @@ use session::ranges::Ranges;
 
 use super::head::Key;
 use super::held::Custody;
+use super::source::SendRequest;
 use super::stock::Core;
 use super::{Alarm, Believe, Held, Indication, Version};
 use crate::codec::bp6::{
@@ -33,14 +34,6 @@ pub(super) struct Signaller {
     pub(super) source: Eid,
     /// Neighbour over whose link it came, if known.
     pub(super) by: Option<Eid>,
-}
-
-/// Custody signal to send.
-#[derive(Debug)]
-pub(super) struct Signal {
-    pub(super) to: Eid,
-    pub(super) lifetime_ms: u64,
-    pub(super) record: AdministrativeRecord,
 }
 
 /// Bundles in custody, and signals to send.
@@ -119,7 +112,7 @@ impl Custodian {
         core: &mut Core,
         now: Time,
         held: &Held,
-    ) -> Vec<Signal> {
+    ) -> Vec<SendRequest> {
         if !held.head.requests_custody() || !core.config.custody.accept {
             return Vec::new();
         }
@@ -136,7 +129,7 @@ impl Custodian {
         custody_number: Option<u64>,
         held: &Held,
         reason: CustodyReason,
-    ) -> Vec<Signal> {
+    ) -> Vec<SendRequest> {
         if custodian.is_none() || core.is_ours(&custodian) {
             return Vec::new();
         }
@@ -157,19 +150,19 @@ impl Custodian {
         let subject = Subject { source, creation: creation.into(), fragment };
         let signal = CustodySignal { subject, succeeded, reason, time: core.clock().time_six(now) };
         let record = AdministrativeRecord::CustodySignal(signal);
-        vec![Signal { to: custodian, lifetime_ms: held.head.lifetime_ms(), record }]
+        SendRequest::six(&custodian, held.head.lifetime_ms(), &record).into_iter().collect()
     }
 
     /// Aggregate signals, which are to be sent.
-    pub(super) fn due_signals(&mut self, core: &mut Core) -> Vec<Signal> {
+    pub(super) fn due_signals(&mut self, core: &mut Core) -> Vec<SendRequest> {
         core.timers.cancel(Alarm::Signals);
         let lifetime_ms = core.config.limits.lifetime_ms().min(DAY_MS);
         let signals = std::mem::take(&mut self.signals).into_iter();
-        let signals = signals.map(|((to, succeeded, reason), numbers)| {
+        let signals = signals.filter_map(|((to, succeeded, reason), numbers)| {
             let (reason, fills) = (CustodyReason::from_code(reason), fills(&numbers));
             let signal = AggregateCustodySignal { succeeded, reason, fills };
             let record = AdministrativeRecord::AggregateCustodySignal(signal);
-            Signal { to, lifetime_ms, record }
+            SendRequest::six(&to, lifetime_ms, &record)
         });
         signals.collect()
     }

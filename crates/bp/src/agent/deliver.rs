@@ -8,11 +8,11 @@ use super::super::layer::Content;
 use super::custody::Signaller;
 use super::head::{Head, Key};
 use super::join::Whole;
-use super::reports::of_six;
+use super::source::of_six;
 use super::stock::Core;
-use super::{Agent, DeliveryId, Held, Indication};
-use crate::codec::bp6::{self, AggregateCustodySignal, CustodySignal};
-use crate::codec::bp7::{AdministrativeRecord, Bounds, BundleFlags, Eid, StatusReport};
+use super::{Agent, DeliveryId, Indication};
+use crate::codec::bp6::AdministrativeRecord as RecordSix;
+use crate::codec::bp7::{AdministrativeRecord, BundleFlags, Eid};
 
 /// Registered endpoints, and bundles waiting for their users.
 #[derive(Debug, Default)]
@@ -70,37 +70,6 @@ impl Users {
             if let Some(numbers) = of.get_mut(endpoint) {
                 numbers.remove(&number);
             }
-        }
-    }
-}
-
-/// Administrative record for this node.
-enum Record {
-    Report(StatusReport),
-    Signal(CustodySignal),
-    Aggregate(AggregateCustodySignal),
-}
-
-impl Record {
-    /// Record in the payload of a bundle; none if it is no known one.
-    fn decode(held: &Held, bounds: &Bounds) -> Option<Self> {
-        // No record is as long as a file.
-        let Content::Bytes(bytes) = &held.payload else { return None };
-        match held.head {
-            Head::Seven(_) => match AdministrativeRecord::decode(bytes, bounds).ok()? {
-                AdministrativeRecord::StatusReport(report) => Some(Self::Report(report)),
-                AdministrativeRecord::Other { .. } => None,
-            },
-            Head::Six(_) => match bp6::AdministrativeRecord::decode(bytes, bounds).ok()? {
-                bp6::AdministrativeRecord::StatusReport(report) => {
-                    Some(Self::Report(of_six(&report)))
-                }
-                bp6::AdministrativeRecord::CustodySignal(signal) => Some(Self::Signal(signal)),
-                bp6::AdministrativeRecord::AggregateCustodySignal(signal) => {
-                    Some(Self::Aggregate(signal))
-                }
-                bp6::AdministrativeRecord::Other { .. } => None,
-            },
         }
     }
 }
@@ -166,9 +135,9 @@ impl Agent {
 
     /// Retries postponed reassemblies, until one is postponed again.
     pub(super) fn join_others(&mut self, now: Time) {
-        while let Some(whole) = self.admission.joins.pop_later() {
+        while let Some(whole) = self.admission.joins.later.pop_first() {
             self.join(now, &whole);
-            if self.admission.joins.is_later(&whole) {
+            if self.admission.joins.later.contains(&whole) {
                 return;
             }
         }
@@ -176,8 +145,11 @@ impl Agent {
 
     /// Removes a bundle, its record and its file, as if it had never arrived.
     fn drop_unremembered(&mut self, number: u64) {
-        if let Some(held) = self.forget(number) {
-            self.core.drop_content(&held);
+        let Some(held) = self.forget(number) else { return };
+        if self.core.config.persistent {
+            self.core.stock.store.drop(number, held.apart());
+        } else {
+            self.core.leave_content(&held);
         }
     }
 
@@ -185,21 +157,39 @@ impl Agent {
     fn administrative(&mut self, now: Time, number: u64) {
         let core = &mut self.core;
         let Some(held) = core.stock.get(number) else { return };
+        let bounds = &core.config.limits.head;
         let from = held.head.source().clone();
         let signaller = Signaller { source: from.clone(), by: held.arrival.by.clone() };
-        let taken = match Record::decode(held, &core.config.limits.head) {
-            Some(Record::Report(report)) => {
-                core.user.indicate(Indication::Report { from, report });
-                Vec::new()
+        let taken = match (&held.payload, &held.head) {
+            // No record is that long.
+            (Content::File { .. }, _) => None,
+            (Content::Bytes(bytes), Head::Seven(_)) => {
+                match AdministrativeRecord::decode(bytes, bounds) {
+                    Ok(AdministrativeRecord::StatusReport(report)) => {
+                        core.user.indicate(Indication::Report { from, report });
+                        Some(Vec::new())
+                    }
+                    Ok(AdministrativeRecord::Other { .. }) | Err(_) => None,
+                }
             }
-            Some(Record::Signal(signal)) => self.custodian.on_signal(core, &signaller, &signal),
-            Some(Record::Aggregate(signal)) => {
-                self.custodian.on_aggregate_signal(core, &signaller, &signal)
-            }
-            None => {
-                core.statistics.malformed += 1;
-                return self.settle(number);
-            }
+            (Content::Bytes(bytes), Head::Six(_)) => match RecordSix::decode(bytes, bounds) {
+                Ok(RecordSix::StatusReport(report)) => {
+                    let report = of_six(&report);
+                    core.user.indicate(Indication::Report { from, report });
+                    Some(Vec::new())
+                }
+                Ok(RecordSix::CustodySignal(signal)) => {
+                    Some(self.custodian.on_signal(core, &signaller, &signal))
+                }
+                Ok(RecordSix::AggregateCustodySignal(signal)) => {
+                    Some(self.custodian.on_aggregate_signal(core, &signaller, &signal))
+                }
+                Ok(RecordSix::Other { .. }) | Err(_) => None,
+            },
+        };
+        let Some(taken) = taken else {
+            core.statistics.malformed += 1;
+            return self.settle(number);
         };
         taken.into_iter().for_each(|number| self.let_go(number));
         self.settle(number);

@@ -81,10 +81,8 @@ impl Forwarder {
 
     /// Neighbour over whose link a bundle came.
     pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
-        match giver {
-            Giver::Layer { layer, link, .. } => self.links.known(LinkRef { layer, link }).cloned(),
-            Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => None,
-        }
+        let Giver::Layer { at, .. } = giver else { return None };
+        self.links.known(at).cloned()
     }
 
     /// Reports something of a peer that an operator should know.
@@ -656,7 +654,7 @@ impl Forwarder {
 
     /// Takes all bundles out of the queues, so that they wait for a route. Transmissions go on.
     pub(super) fn leave_routes(&mut self, core: &mut Core) {
-        let numbers: Vec<u64> = core.stock.all();
+        let numbers: Vec<u64> = core.stock.numbers(..);
         for number in numbers {
             let Some(held) = core.stock.get_mut(number) else { continue };
             for (_, sending) in held.sending.iter_mut() {

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName};
 
-use super::super::layer::{Content, LinkId, TransferId};
+use super::super::layer::{Content, TransferId};
 use super::super::routes::Priority;
+use super::LinkRef;
 use super::head::{Check, Head};
 use crate::codec::bp7::{Bounds, BundleId, Eid};
 
@@ -14,8 +15,7 @@ use crate::codec::bp7::{Bounds, BundleId, Eid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Giver {
     Layer {
-        layer: usize,
-        link: LinkId,
+        at: LinkRef,
         transfer: TransferId,
     },
     User {

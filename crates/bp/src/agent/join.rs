@@ -204,7 +204,7 @@ pub(super) struct Joins {
     /// Bundles being reassembled, by the numbers of the wholes.
     joining: BTreeMap<u64, Whole>,
     /// Bundles whose reassembly is postponed.
-    later: BTreeSet<Whole>,
+    pub(super) later: BTreeSet<Whole>,
 }
 
 impl Joins {
@@ -353,16 +353,6 @@ impl Joins {
             self.later.insert(whole);
         }
         core.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
-    }
-
-    /// Next postponed reassembly.
-    pub(super) fn pop_later(&mut self) -> Option<Whole> {
-        self.later.pop_first()
-    }
-
-    /// Whether the reassembly of a bundle is postponed.
-    pub(super) fn is_later(&self, whole: &Whole) -> bool {
-        self.later.contains(whole)
     }
 
     /// Removes a fragment. Returns the reception that reassembled it.

@@ -547,7 +547,8 @@ pub(super) fn next_hop(
         Routing::Epidemic | Routing::Spray { .. } => return None,
         Routing::Static(entries) => entries,
         Routing::ContactGraph(router, entries) => {
-            let Some(destination) = planned_destination(planned, held) else {
+            let destination = held.destination().ipn_node();
+            let Some(destination) = destination.filter(|node| planned.leads_to(*node)) else {
                 return by_entries(entries, links, held).or_else(|| discovered(links, held));
             };
             let excluded = excluded(links, held);
@@ -566,11 +567,6 @@ pub(super) fn next_hop(
         }
     };
     by_entries(entries, links, held).or_else(|| discovered(links, held))
-}
-
-/// Number of the destination if the plan has contacts with it.
-fn planned_destination(planned: &Planned, held: &Held) -> Option<u64> {
-    held.destination().ipn_node().filter(|node| planned.leads_to(*node))
 }
 
 /// Nodes that a bundle must not visit: the one it came from, and those that declined it (CCSDS

@@ -24,7 +24,6 @@ mod links;
 mod numbers;
 mod outgoing;
 mod receive;
-mod reports;
 mod restart;
 mod shares;
 mod source;
@@ -49,15 +48,15 @@ use self::admission::{
     note_copy,
 };
 use self::config::millis;
-use self::custody::{Custodian, Signal};
+use self::custody::Custodian;
 use self::forwarder::Forwarder;
 use self::gone::Left;
 use self::head::Head;
 use self::held::Held;
 use self::intake::Giver;
-use self::receive::{Arrived, Origin, Reception};
-use self::reports::{record_request, status_report};
+use self::receive::{Arrived, Reception};
 use self::restart::Restart;
+use self::source::status_report;
 use self::stock::Core;
 use self::store::{Job, Store};
 use super::layer::{Content, Event, Outcome, Refusal, Tag};
@@ -130,7 +129,6 @@ impl Agent {
     pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
         let core = &mut self.core;
         let link_ref = |link| LinkRef { layer, link };
-        let origin = |link, transfer| Origin { layer, link, transfer };
         match event {
             Event::Up { link, neighbour } => {
                 self.forwarder.link_up(core, now, link_ref(link), neighbour);
@@ -139,13 +137,27 @@ impl Agent {
                 self.forwarder.link_down(core, now, link_ref(link), why);
             }
             Event::Begins { link, transfer, bytes } => {
-                self.reception.on_begin(core, &self.forwarder, now, origin(link, transfer), bytes);
+                self.reception.on_begin(
+                    core,
+                    &self.forwarder,
+                    now,
+                    link_ref(link),
+                    transfer,
+                    bytes,
+                );
             }
             Event::Piece { link, transfer, bytes } => {
-                self.reception.on_piece(core, &self.forwarder, now, origin(link, transfer), &bytes);
+                self.reception.on_piece(
+                    core,
+                    &self.forwarder,
+                    now,
+                    link_ref(link),
+                    transfer,
+                    &bytes,
+                );
             }
             Event::Whole { link, transfer, file } => {
-                let received = self.reception.on_whole(core, origin(link, transfer), file);
+                let received = self.reception.on_whole(core, link_ref(link), transfer, file);
                 self.receive(now, received);
             }
             Event::Broken { transfer, keep, .. } => {
@@ -219,7 +231,7 @@ impl Agent {
             }
             Err(Denial::Duplicate) => {
                 let signals = self.custodian.signal_redundant(core, now, &held);
-                self.send_signals(now, signals);
+                self.send_records(now, signals);
                 let reply = note_copy(&mut self.core, &held);
                 let steps = if reply == Reply::NotNeeded { vec![RECEPTION] } else { Vec::new() };
                 self.reject(now, giver, &held, Rejection { reply: Some(reply), steps });
@@ -241,12 +253,22 @@ impl Agent {
     fn carry_out(&mut self, now: Time, held: &Held, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Report(flag, reason) => self.report(now, held, flag, reason),
+                Step::Report(flag, reason) => {
+                    if held.requests(flag) {
+                        self.report(now, held, flag, reason);
+                    }
+                }
                 Step::ReportBlock => {
                     let (flag, reason) = (BundleFlags::REPORT_RECEPTION, Reason::BlockUnsupported);
-                    self.report_unasked(now, held, flag, reason);
+                    self.report(now, held, flag, reason);
                 }
-                Step::Note(rule, reason) => self.core.note_discard(now, held, rule, reason),
+                Step::Note(rule, reason) => {
+                    if let Some(count) = self.core.discards.count(now, rule, reason) {
+                        let (id, by) = (held.id(), held.arrival.by.clone());
+                        let discarded = Indication::Discarded { id, by, rule, reason, count };
+                        self.core.user.indicate(discarded);
+                    }
+                }
                 Step::Deleted(reason) => {
                     self.core.user.indicate(Indication::Deleted { id: held.id(), reason });
                 }
@@ -319,15 +341,13 @@ impl Agent {
                 self.report_held(now, number, BundleFlags::REPORT_RECEPTION);
             }
         }
-        if let (Some((custodian, custody_number)), Some(held)) =
-            (predecessor, self.core.stock.get(number))
-        {
-            let (held, reason) = (held.clone(), CustodyReason::NoInformation);
-            self.report(now, &held, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
-            let core = &mut self.core;
+        if let Some((custodian, custody_number)) = predecessor {
+            self.report_held(now, number, BundleFlags::REPORT_CUSTODY);
+            let (core, reason) = (&mut self.core, CustodyReason::NoInformation);
+            let Some(held) = core.stock.get(number).cloned() else { return };
             let signals =
                 self.custodian.signal(core, now, custodian, custody_number, &held, reason);
-            self.send_signals(now, signals);
+            self.send_records(now, signals);
         }
         self.dispatch(now, number);
     }
@@ -404,7 +424,7 @@ impl Agent {
             _ => self.core.statistics.deleted += 1,
         }
         if let Some(held) = reported {
-            self.report_unasked(now, &held, flag, reason);
+            self.report(now, &held, flag, reason);
         }
         self.core.user.indicate(Indication::Deleted { id, reason });
         self.let_go(number);
@@ -430,29 +450,19 @@ impl Agent {
         let Some(held) = self.core.stock.get(number) else { return };
         if held.requests(flag) {
             let held = held.clone();
-            self.report_unasked(now, &held, flag, Reason::NoInformation);
+            self.report(now, &held, flag, Reason::NoInformation);
         }
     }
 
-    /// Reports on a bundle, if requested.
+    /// Reports on a bundle.
     fn report(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
-        if held.requests(flag) {
-            self.report_unasked(now, held, flag, reason);
-        }
-    }
-
-    fn report_unasked(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
         if let Some(request) = status_report(&self.core, now, held, flag, reason) {
             self.send_record(now, request);
         }
     }
 
-    fn send_signals(&mut self, now: Time, signals: Vec<Signal>) {
-        for Signal { to, lifetime_ms, record } in signals {
-            if let Ok(bytes) = record.to_vec() {
-                self.send_record(now, record_request(Version::Six, &to, lifetime_ms, bytes));
-            }
-        }
+    fn send_records(&mut self, now: Time, requests: Vec<SendRequest>) {
+        requests.into_iter().for_each(|request| self.send_record(now, request));
     }
 
     /// Sends an administrative record, if there is room.
@@ -496,7 +506,7 @@ impl Agent {
             Job::Empty { number } => store.emptied(number, &result),
             Job::Used => {
                 if result.is_err() {
-                    core.stock.numbers.on_unrecorded();
+                    core.stock.assigned.on_unrecorded();
                 }
             }
             Job::Forget => {}
@@ -537,7 +547,7 @@ impl Engine for Agent {
                 }
                 Alarm::Signals => {
                     let signals = self.custodian.due_signals(&mut self.core);
-                    self.send_signals(now, signals);
+                    self.send_records(now, signals);
                 }
                 Alarm::Clocks => self.core.note_clocks(now),
             }

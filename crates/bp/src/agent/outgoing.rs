@@ -219,17 +219,15 @@ fn hand_over(core: &mut Core, sent: Transmission, head: &Head, payload: Content,
     let head = head.encode().into();
     let mut bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
     if core.config.persistent && bundle.payload.len() > ALWAYS_WHOLE {
-        bundle.identity = identity(core, &bundle, sent);
+        // The transmission is the same one after a restart.
+        let secret = core.stock.store.secret();
+        let held = core.stock.get(sent.number);
+        bundle.identity = held.and_then(|held| {
+            let to = &held.sending.get(&sent.key())?.to;
+            let number = secret.number_of(&bundle, sent.number, to);
+            Some(Identity { number, resumes: held.is_restored })
+        });
     }
     let Transmission { at, tag, .. } = sent;
     core.command(at.layer, Command::Send { link: at.link, tag, bundle });
-}
-
-/// Identity of a transmission over restarts.
-fn identity(core: &mut Core, bundle: &Outgoing, sent: Transmission) -> Option<Identity> {
-    let secret = core.stock.store.secret();
-    let held = core.stock.get(sent.number)?;
-    let to = &held.sending.get(&sent.key())?.to;
-    let number = secret.number_of(bundle, sent.number, to);
-    Some(Identity { number, resumes: held.is_restored })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, EffectResult, FileId, FileName, OpenMode, Receive, Time};
 
-use super::super::layer::{Command, Content, LinkId, Refusal, TransferId};
+use super::super::layer::{Command, Content, Refusal, TransferId};
 use super::admission::{Reply, check_head, check_rules};
 use super::forwarder::Forwarder;
 use super::head::Head;
@@ -39,20 +39,6 @@ pub(super) struct Reception {
     memory: usize,
 }
 
-/// Transfer of a layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
-    pub(super) layer: usize,
-    pub(super) link: LinkId,
-    pub(super) transfer: TransferId,
-}
-
-impl From<Origin> for Giver {
-    fn from(Origin { layer, link, transfer }: Origin) -> Self {
-        Self::Layer { layer, link, transfer }
-    }
-}
-
 /// Result of a reception.
 #[derive(Debug)]
 pub(super) enum Arrived {
@@ -71,7 +57,7 @@ impl Reception {
     /// Replies to the giver of a bundle.
     pub(super) fn reply(&mut self, core: &mut Core, to: Giver, id: Option<BundleId>, reply: Reply) {
         match to {
-            Giver::Layer { layer, link, transfer } => {
+            Giver::Layer { at: LinkRef { layer, link }, transfer } => {
                 let command = match reply {
                     Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
                     Reply::Refused(why) => {
@@ -106,18 +92,19 @@ impl Reception {
         core: &mut Core,
         forwarder: &Forwarder,
         now: Time,
-        origin: Origin,
+        at: LinkRef,
+        transfer: TransferId,
         bytes: Option<u64>,
     ) {
         let is_full = !self.has_place(core);
         if is_full {
             core.user.limit_reached(Limit::Incoming);
         }
-        let giver = origin.into();
+        let giver = Giver::Layer { at, transfer };
         let by = forwarder.giver_node(giver);
         let (account, bytes) = (Account::new(giver, by.clone()), bytes.unwrap_or(0));
         if account.never_fits(&core.config.limits, bytes) {
-            forwarder.note_too_long(core, now, LinkRef { layer: origin.layer, link: origin.link });
+            forwarder.note_too_long(core, now, at);
             return self.reply(core, giver, None, Reply::Refused(Refusal::NotAcceptable));
         }
         if !core.stock.is_ready || is_full || !core.check_share(&account, bytes) {
@@ -125,7 +112,7 @@ impl Reception {
         }
         let number = core.number();
         core.stock.shares.begin(number, account, bytes);
-        self.transfers.insert((origin.layer, origin.transfer), number);
+        self.transfers.insert((at.layer, transfer), number);
         let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
         intake.by = by;
         self.intakes.insert(number, Box::new(intake));
@@ -137,10 +124,11 @@ impl Reception {
         core: &mut Core,
         forwarder: &Forwarder,
         now: Time,
-        origin: Origin,
+        at: LinkRef,
+        transfer: TransferId,
         bytes: &Bytes,
     ) {
-        let number = self.transfers.get(&(origin.layer, origin.transfer)).copied();
+        let number = self.transfers.get(&(at.layer, transfer)).copied();
         let Some(number) = number else { return };
         let received = core.stock.shares.receive(number, bytes.len() as u64);
         if !self.reserve(core, forwarder, now, number, received) {
@@ -167,14 +155,15 @@ impl Reception {
     pub(super) fn on_whole(
         &mut self,
         core: &mut Core,
-        origin: Origin,
+        at: LinkRef,
+        transfer: TransferId,
         file: Option<(FileName, u64)>,
     ) -> Option<Arrived> {
-        let number = self.transfers.get(&(origin.layer, origin.transfer)).copied();
+        let number = self.transfers.get(&(at.layer, transfer)).copied();
         let Some(number) = number else {
             if file.is_some() {
                 let refused = Reply::Refused(Refusal::NoResources);
-                self.reply(core, origin.into(), None, refused);
+                self.reply(core, Giver::Layer { at, transfer }, None, refused);
             }
             return None;
         };
@@ -287,10 +276,9 @@ impl Reception {
             let missing = core.stock.shares.missing(number, bytes);
             let Some((account, more)) = missing else { return true };
             if account.never_fits(&core.config.limits, bytes) {
-                if let Some(Giver::Layer { layer, link, .. }) =
-                    self.turn_down(core, number, Refusal::NotAcceptable)
-                {
-                    forwarder.note_too_long(core, now, LinkRef { layer, link });
+                let giver = self.refuse(core, number, Refusal::NotAcceptable);
+                if let Some(Giver::Layer { at, .. }) = giver {
+                    forwarder.note_too_long(core, now, at);
                 }
                 return false;
             }
@@ -304,24 +292,16 @@ impl Reception {
                 |number: &u64| self.intakes.get(number).is_some_and(|intake| !intake.is_whole);
             let youngest = core.stock.shares.youngest().find(is_partial).filter(|_| is_full);
             let refused = youngest.filter(|youngest| *youngest > number).unwrap_or(number);
-            self.turn_down(core, refused, Refusal::NoResources);
+            self.refuse(core, refused, Refusal::NoResources);
             if refused == number {
                 return false;
             }
         }
     }
 
-    /// Refuses a bundle that is being received, for want of room now or ever. Returns its giver.
-    fn turn_down(&mut self, core: &mut Core, number: u64, why: Refusal) -> Option<Giver> {
-        let giver = self.refuse(core, number, why);
-        if giver.is_none() {
-            core.stock.shares.end(number);
-        }
-        giver
-    }
-
     /// Refuses a bundle that is being received. Returns its giver.
     fn refuse(&mut self, core: &mut Core, number: u64, why: Refusal) -> Option<Giver> {
+        core.stock.shares.end(number);
         let intake = self.intakes.get(&number)?;
         let (giver, id) = (intake.giver, intake.id());
         self.drop(core, number);
@@ -370,11 +350,8 @@ impl Reception {
         let filing =
             Filing { name: name.clone(), file: None, waiting, unwritten: 0, syncing: false };
         intake.body = Body::File(filing);
-        core.stock.store.effects.open(
-            Job::Intake { number, step: Storing::Open },
-            name,
-            OpenMode::Truncate,
-        );
+        let job = Job::Intake { number, step: Storing::Open };
+        core.stock.store.effects.open(job, name, OpenMode::Truncate);
     }
 
     /// Stores a piece of a payload.
@@ -413,14 +390,14 @@ impl Reception {
     /// Pauses a neighbour while too many bytes of one of its bundles wait for the store.
     fn throttle(&mut self, core: &mut Core, number: u64) {
         let Some(intake) = self.intakes.get_mut(&number) else { return };
-        let Giver::Layer { layer, link, .. } = intake.giver else { return };
+        let Giver::Layer { at, .. } = intake.giver else { return };
         match intake.flow(core.config.limits.write_ahead) {
             Some(true) => {
-                let held_back = self.held_back.entry(LinkRef { layer, link }).or_default();
+                let held_back = self.held_back.entry(at).or_default();
                 let is_first = held_back.is_empty();
                 held_back.insert(number);
                 if is_first {
-                    core.command(layer, Command::Pause { link });
+                    core.command(at.layer, Command::Pause { link: at.link });
                 }
             }
             Some(false) => self.let_flow(core, number),
@@ -432,12 +409,11 @@ impl Reception {
     fn let_flow(&mut self, core: &mut Core, number: u64) {
         let Some(intake) = self.intakes.get_mut(&number) else { return };
         intake.is_paused = false;
-        let Giver::Layer { layer, link, .. } = intake.giver else { return };
-        let from = LinkRef { layer, link };
-        let Some(held_back) = self.held_back.get_mut(&from) else { return };
+        let Giver::Layer { at, .. } = intake.giver else { return };
+        let Some(held_back) = self.held_back.get_mut(&at) else { return };
         if held_back.remove(&number) && held_back.is_empty() {
-            self.held_back.remove(&from);
-            core.command(layer, Command::Resume { link });
+            self.held_back.remove(&at);
+            core.command(at.layer, Command::Resume { link: at.link });
         }
     }
 
@@ -590,12 +566,10 @@ impl Reception {
 
     /// Refuses a bundle because the store failed.
     fn fail(&mut self, core: &mut Core, number: u64, error: EffectError) -> Option<Arrived> {
-        if !self.intakes.contains_key(&number) {
-            return None;
-        }
+        let giver = self.intakes.get(&number)?.giver;
         core.on_store_failure(error);
-        let giver = self.refuse(core, number, Refusal::NoResources);
-        giver.map(|giver| Arrived::Failed(giver, number))
+        self.refuse(core, number, Refusal::NoResources);
+        Some(Arrived::Failed(giver, number))
     }
 
     /// Discards a partly received bundle, and its file.
@@ -621,8 +595,8 @@ impl Reception {
     fn finish(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
         let mut intake = self.remove(core, number)?;
         core.user.limit_left(Limit::Incoming);
-        if let Giver::Layer { layer, transfer, .. } = intake.giver {
-            self.transfers.remove(&(layer, transfer));
+        if let Giver::Layer { at, transfer } = intake.giver {
+            self.transfers.remove(&(at.layer, transfer));
         }
         let (giver, id) = (intake.giver, intake.id());
         let Some((head, tail)) = intake.finish(&core.config.limits.head) else {

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use engine::{Completion, EffectResult, EntryKind, FileName, Time};
 
-use super::head::Head;
-use super::held::Arrival;
-use super::store::{HeldRecord, Job, Payload, Record, RequestRecord, Store};
-use super::{Agent, Config, Content, Held, Indication, Priority};
+use super::stock::Stock;
+use super::store::{Job, Record, RequestRecord, Store};
+use super::{Agent, Config, Held, Indication};
 use crate::codec::bp7::Reason;
 
 /// State of the recovery. Bundles are accepted only when it is complete.
@@ -41,21 +40,17 @@ impl Agent {
                 self.restart.files.extend(files.filter(|(name, _)| Store::is_working_file(name)));
             }
             (_, Ok(Completion::Records(records))) => {
-                self.resume_clocks(now, &records);
-                if let Some(Record::Secret(value)) =
-                    found_in(&records, &self.core.stock.store.secret_key())
-                {
-                    self.core.stock.store.resume_secret(value);
-                }
+                self.resume(now, &records);
                 let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
                 let mut payloads = self.payloads(&records);
                 for (key, value) in records {
                     let Some(number) = self.core.stock.store.number(&key) else { continue };
-                    self.core.stock.numbers.reserve(number);
+                    self.core.stock.assigned.reserve(number);
                     match Record::decode(&value) {
-                        Some(Record::Held(record)) => {
-                            let payload = payloads.remove(&number);
-                            self.take_back(now, number, record, payload);
+                        Some(Record::Held) => {
+                            if self.take_back(now, number, &value, payloads.get(&number)) {
+                                payloads.remove(&number);
+                            }
                         }
                         Some(Record::Gone { key, expires_ms, left }) => {
                             let expires = self.core.clock().moment(now, expires_ms);
@@ -69,7 +64,7 @@ impl Agent {
                                 self.core.stock.store.remove(oldest);
                             }
                         }
-                        Some(Record::Used(used)) => self.core.stock.numbers.resume(used),
+                        Some(Record::Used(used)) => self.core.stock.assigned.resume(used),
                         Some(Record::Request(request)) => requests.push((number, request)),
                         // An unreadable record is useless, and harmless.
                         Some(Record::Clocks(_) | Record::Secret(_)) | None => {
@@ -78,9 +73,9 @@ impl Agent {
                     }
                 }
                 // Their bundles were discarded, or never acknowledged.
-                payloads
-                    .into_keys()
-                    .for_each(|number| self.core.stock.store.remove_payload(number));
+                for number in payloads.into_keys() {
+                    self.core.stock.store.remove_payload(number);
+                }
                 self.take_back_requests(requests, &gone);
             }
             (Job::Load, Err(error)) => self.core.user.indicate(Indication::StoreFailed(error)),
@@ -102,18 +97,21 @@ impl Agent {
         };
         let payloads: BTreeMap<u64, Bytes> = records.iter().filter_map(numbered).collect();
         if let Some((last, _)) = payloads.last_key_value() {
-            self.core.stock.numbers.reserve(*last);
+            self.core.stock.assigned.reserve(*last);
         }
         payloads
     }
 
-    /// Sets the clock of records, to which the times in all others refer.
-    fn resume_clocks(&mut self, now: Time, records: &[(String, Bytes)]) {
-        if let Some(Record::Clocks(before)) = found_in(records, &self.core.stock.store.clocks_key())
-        {
-            let numbers = records.iter().filter_map(|(key, _)| self.core.stock.store.number(key));
+    /// Sets the clock of records, to which the times in all others refer, and the secret.
+    fn resume(&mut self, now: Time, records: &[(String, Bytes)]) {
+        let Stock { store, life, .. } = &mut self.core.stock;
+        if let Some(Record::Clocks(before)) = found_in(records, &store.clocks_key()) {
+            let numbers = records.iter().filter_map(|(key, _)| store.number(key));
             let first = numbers.max().map_or(0, |number| number.saturating_add(1));
-            self.core.stock.life.resume(now, &self.core.config, before, first);
+            life.resume(now, &self.core.config, before, first);
+        }
+        if let Some(Record::Secret(value)) = found_in(records, &store.secret_key()) {
+            store.resume_secret(value);
         }
     }
 
@@ -130,52 +128,21 @@ impl Agent {
         }
     }
 
-    fn take_back(&mut self, now: Time, number: u64, record: HeldRecord, stored: Option<Bytes>) {
-        let bounds = self.core.config.limits.head;
-        let payload = match record.payload {
-            Payload::Here(payload) => Some(payload),
-            Payload::Apart(len) => {
-                stored.filter(|bytes| bytes.len() as u64 == len).map(Content::Bytes)
-            }
+    /// Recovers a bundle. Returns whether its record can be read.
+    fn take_back(&mut self, now: Time, number: u64, record: &Bytes, apart: Option<&Bytes>) -> bool {
+        let core = &mut self.core;
+        let bounds = &core.config.limits.head;
+        let held = Held::decode(number, record, apart, now, core.clock(), bounds);
+        let Some(mut held) = held else {
+            core.stock.store.remove(number);
+            return false;
         };
-        let head = Head::decode(&record.head, &bounds).ok().flatten();
-        let (Some(payload), Some(head)) = (payload, head) else {
-            self.core.stock.store.remove(number);
-            return;
-        };
-        let priority = match record.priority {
-            0 => Priority::Bulk,
-            1 => Priority::Normal,
-            _ => Priority::Expedited,
-        };
-        let from = head.previous_node(&bounds);
-        let received_ms = record.received_ms;
-        let here = self.core.clock().kept_ms(now).saturating_sub(received_ms);
-        let is_for_us = self.core.is_ours(head.destination());
-        let has_custody =
-            head.requests_custody() && self.core.is_ours(head.custodian()) && !is_for_us;
-        let content = Held::new(number, head, record.tail, payload, record.owns_file);
-        let held = Held {
-            received: now,
-            age_ms: record.age_ms.saturating_add(here),
-            expires: self.core.clock().moment(now, record.expires_ms),
-            priority,
-            from: match record.returns {
-                0 => from,
-                _ => record.by.clone().or(from),
-            },
-            sent: record.sent.into_iter().collect(),
-            arrival: Arrival {
-                by: record.by,
-                returns: record.returns,
-                verified: record.verified,
-                ..Arrival::default()
-            },
-            custody: has_custody.then(|| self.custodian.new_custody(&self.core, number)),
-            is_restored: true,
-            ..content
-        };
-        self.core.insert(Box::new(held));
+        let (head, is_for_us) = (&held.head, core.is_ours(held.destination()));
+        if head.requests_custody() && core.is_ours(head.custodian()) && !is_for_us {
+            held.custody = Some(self.custodian.new_custody(core, number));
+        }
+        core.insert(Box::new(held));
+        true
     }
 
     /// Drops a bundle whose file was removed by another program.
@@ -194,7 +161,7 @@ impl Agent {
         let mut files: BTreeMap<FileName, u64> = BTreeMap::new();
         for (name, len) in std::mem::take(&mut self.restart.files) {
             if let Some(number) = Store::number_of_file(&name) {
-                self.core.stock.numbers.reserve(number);
+                self.core.stock.assigned.reserve(number);
             }
             files.insert(self.core.stock.store.file(&name), len);
         }
@@ -220,7 +187,7 @@ impl Agent {
         }
         // Before bundles wait, which would be routed once more.
         self.forwarder.contacts(&mut self.core, now);
-        let numbers: Vec<u64> = self.core.stock.all();
+        let numbers: Vec<u64> = self.core.stock.numbers(..);
         for number in numbers {
             self.dispatch(now, number);
         }

@@ -26,15 +26,19 @@ impl Account {
         }
     }
 
+    /// Percent of the store that the account may take; none if there is no bound.
+    pub(super) const fn share(&self, limits: &Limits) -> Option<u8> {
+        match self {
+            Self::Here => None,
+            Self::Neighbour(_) => Some(limits.share),
+            Self::Strangers => Some(limits.strangers_share),
+        }
+    }
+
     /// Whether a bundle of this length is too long for all that the account may take.
     pub(super) fn never_fits(&self, limits: &Limits, bytes: u64) -> bool {
         let open = 100 - limits.reserve.min(100);
-        let percent = match self {
-            Self::Here => 100,
-            Self::Neighbour(_) => limits.share.min(open),
-            Self::Strangers => limits.strangers_share.min(open),
-        };
-        bytes > part(limits.bytes, percent)
+        bytes > part(limits.bytes, self.share(limits).map_or(100, |share| share.min(open)))
     }
 }
 

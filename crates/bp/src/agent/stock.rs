@@ -5,6 +5,7 @@
 //! bundle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
+use std::ops::RangeBounds;
 
 use engine::{EffectError, Time, Timers};
 use session::User;
@@ -16,9 +17,9 @@ use super::gone::{Gone, Left};
 use super::head::{Head, Key};
 use super::held::Held;
 use super::numbers::Numbers;
-use super::reports::Discards;
 use super::shares::{Account, Shares, part};
-use super::store::{Apart, Clocks, HeldRecord, Job, Payload, Record, RequestRecord, Store};
+use super::source::Discards;
+use super::store::{Apart, Clocks, Job, Record, RequestRecord, Store};
 use super::{Alarm, Config, Indication, Limit, Limits, Statistics};
 use crate::codec::bp7::{BundleId, Eid, Reason};
 use crate::layer::{Command, Content};
@@ -36,7 +37,7 @@ pub(super) struct Stock {
     pub(super) bytes: u64,
     /// Bytes in memory.
     pub(super) memory: usize,
-    pub(super) numbers: Numbers,
+    pub(super) assigned: Numbers,
     pub(super) store: Store,
     /// Clock of records, which goes on from run to run.
     pub(super) life: Life,
@@ -53,9 +54,9 @@ impl Stock {
         self.bundles.get_mut(&number).map(Box::as_mut)
     }
 
-    /// Numbers of all bundles.
-    pub(super) fn all(&self) -> Vec<u64> {
-        self.bundles.keys().copied().collect()
+    /// Numbers of bundles in a range.
+    pub(super) fn numbers(&self, range: impl RangeBounds<u64>) -> Vec<u64> {
+        self.bundles.range(range).map(|(number, _)| *number).collect()
     }
 
     /// Whether a bundle is here, or was here and is remembered. One without a source has no identity.
@@ -68,17 +69,18 @@ impl Stock {
         self.bundles.len() + self.store.refused.len()
     }
 
+    /// Bytes in the store, and of arriving bundles.
+    pub(super) fn taken(&self) -> u64 {
+        self.bytes.saturating_add(self.shares.reserved())
+    }
+
     /// Whether a bundle has room in the share of an account.
     fn fits(&self, limits: &Limits, account: &Account, bytes: u64) -> bool {
-        let share = match account {
-            Account::Here => return true,
-            Account::Neighbour(_) => limits.share,
-            Account::Strangers => limits.strangers_share,
-        };
+        let Some(share) = account.share(limits) else { return true };
         let load = self.shares.load(account);
         let open = 100 - limits.reserve.min(100);
         let of_all = |percent| part(limits.bundles as u64, percent).max(1);
-        let taken = self.bytes.saturating_add(self.shares.reserved()).saturating_add(bytes);
+        let taken = self.taken().saturating_add(bytes);
         let of_account = load.bytes.saturating_add(load.arriving).saturating_add(bytes);
         taken <= part(limits.bytes, open)
             && (self.kept() as u64) < of_all(open)
@@ -126,7 +128,7 @@ impl Core {
                 shares: Shares::default(),
                 bytes: 0,
                 memory: 0,
-                numbers: Numbers::new(first),
+                assigned: Numbers::new(first),
                 store,
                 life: Life::new(config.clock),
                 is_ready: false,
@@ -158,7 +160,7 @@ impl Core {
 
     /// Next number for a bundle, its file and its record.
     pub(super) fn number(&mut self) -> u64 {
-        self.stock.numbers.next()
+        self.stock.assigned.next()
     }
 
     pub(super) const fn clock(&self) -> Clock {
@@ -172,8 +174,7 @@ impl Core {
             self.user.limit_reached(Limit::Bundles);
             return false;
         }
-        let taken = self.stock.bytes.saturating_add(self.stock.shares.reserved());
-        if taken.saturating_add(bytes) > limits.bytes {
+        if self.stock.taken().saturating_add(bytes) > limits.bytes {
             self.user.limit_reached(Limit::Bytes);
             return false;
         }
@@ -210,7 +211,7 @@ impl Core {
     /// Stores the record of a bundle, and its payload if that is apart.
     pub(super) fn put(&mut self, held: &Held) {
         let number = held.number;
-        let record = Record::Held(self.record(held)).encode();
+        let record = held.encode(self.clock());
         if let (Content::Bytes(payload), Some(Apart::Record)) = (&held.payload, held.apart()) {
             self.stock.store.put_payload(number, payload.clone());
         }
@@ -220,28 +221,8 @@ impl Core {
     /// Replaces the record of a bundle whose times have changed.
     pub(super) fn record_again(&mut self, number: u64) {
         let Some(held) = self.stock.get(number).filter(|_| self.config.persistent) else { return };
-        let record = Record::Held(self.record(held)).encode();
+        let record = held.encode(self.clock());
         self.stock.store.put(Job::Forget, number, record);
-    }
-
-    fn record(&self, held: &Held) -> HeldRecord {
-        HeldRecord {
-            head: held.head.encode().into(),
-            tail: held.tail.clone(),
-            payload: match held.apart() {
-                Some(Apart::Record) => Payload::Apart(held.payload.len()),
-                Some(Apart::File(_)) | None => Payload::Here(held.payload.clone()),
-            },
-            owns_file: held.owns_file,
-            received_ms: self.clock().kept_ms(held.received),
-            expires_ms: self.clock().kept_ms(held.expires),
-            age_ms: held.age_ms,
-            priority: held.priority as u8,
-            sent: held.sent.iter().cloned().collect(),
-            by: held.arrival.by.clone(),
-            returns: held.arrival.returns,
-            verified: held.arrival.verified.clone(),
-        }
     }
 
     /// Adds a bundle to the lists.
@@ -320,15 +301,6 @@ impl Core {
         }
     }
 
-    /// Removes the record and the file of a removed bundle, as if it had never arrived.
-    pub(super) fn drop_content(&mut self, held: &Held) {
-        if self.config.persistent {
-            self.stock.store.drop(held.number, held.apart());
-        } else {
-            self.leave_content(held);
-        }
-    }
-
     /// Deletes the file of a bundle that is not kept.
     pub(super) fn leave_content(&mut self, held: &Held) {
         if let Some(name) = held.own_file() {
@@ -382,20 +354,6 @@ impl Core {
         let Some(held) = self.stock.get(number) else { return };
         for (at, tag) in held.sending.keys() {
             self.commands.push_back((at.layer, Command::Cancel { link: at.link, tag: *tag }));
-        }
-    }
-
-    /// Indicates that a bundle ended, at most once a minute for each rule and reason.
-    pub(super) fn note_discard(
-        &mut self,
-        now: Time,
-        held: &Held,
-        rule: Option<u32>,
-        reason: Reason,
-    ) {
-        if let Some(count) = self.discards.count(now, rule, reason) {
-            let (id, by) = (held.id(), held.arrival.by.clone());
-            self.user.indicate(Indication::Discarded { id, by, rule, reason, count });
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    EffectError, EffectResult, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
+    EffectError, EffectResult, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, Time,
 };
 use session::record::{Reader, Writer};
 use sha2::{Digest as _, Sha256};
@@ -15,12 +15,15 @@ use sha2::{Digest as _, Sha256};
 use super::super::arrivals::OF_LAYERS;
 use super::super::layer::{Content, Outgoing, Tag};
 use super::Version;
+use super::clock::Clock;
 use super::gone::Left;
-use super::head::Key;
+use super::head::{Head, Key};
+use super::held::Held;
 use super::links::{REST, REST_MAX};
 use super::numbers::Used;
-use crate::codec::bp7::{BundleId, CreationTimestamp, Eid};
+use crate::codec::bp7::{Bounds, BundleId, CreationTimestamp, Eid};
 use crate::effects::Effects;
+use crate::routes::Priority;
 
 /// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,10 +227,8 @@ impl Store {
 
     /// Stores a payload in a record of its own, before the record of its bundle.
     pub(super) fn put_payload(&mut self, number: u64, value: Bytes) {
-        self.effects.index(
-            Job::Payload { number },
-            IndexRequest::Put { key: self.payload_key(number), value },
-        );
+        let key = self.payload_key(number);
+        self.effects.index(Job::Payload { number }, IndexRequest::Put { key, value });
     }
 
     /// Removes a payload that has a record of its own.
@@ -408,13 +409,10 @@ pub(super) struct Clocks {
 /// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    Held(HeldRecord),
+    /// A bundle in the store, which [`Held::encode`] writes and [`Held::decode`] reads.
+    Held,
     /// Delivered, forwarded or deleted.
-    Gone {
-        key: Key,
-        expires_ms: u64,
-        left: Left,
-    },
+    Gone { key: Key, expires_ms: u64, left: Left },
     /// Creation times of bundles created here.
     Used(Used),
     /// All clocks at one moment.
@@ -434,54 +432,12 @@ pub(super) struct RequestRecord {
     pub(super) id: BundleId,
 }
 
-/// Payload of a bundle in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Payload {
-    Here(Content),
-    /// In a record of its own, with this length.
-    Apart(u64),
-}
-
-/// A bundle in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HeldRecord {
-    /// Blocks before the payload, as received.
-    pub(super) head: Bytes,
-    pub(super) tail: Bytes,
-    pub(super) payload: Payload,
-    /// Whether the file is deleted with the bundle.
-    pub(super) owns_file: bool,
-    /// Milliseconds, see [`Clock::kept_ms`](super::clock::Clock::kept_ms).
-    pub(super) received_ms: u64,
-    pub(super) expires_ms: u64,
-    /// Its age on arrival, in milliseconds.
-    pub(super) age_ms: u64,
-    pub(super) priority: u8,
-    /// Nodes that received a copy.
-    pub(super) sent: Vec<Eid>,
-    /// Neighbour over whose link it came.
-    pub(super) by: Option<Eid>,
-    /// Number of times that it had come back.
-    pub(super) returns: u8,
-    /// Security rules whose operations it passed.
-    pub(super) verified: Vec<u32>,
-}
-
 impl Record {
-    /// Bytes of the bundle in the record.
-    fn bytes(&self) -> usize {
-        let Self::Held(held) = self else { return 0 };
-        let payload = match &held.payload {
-            Payload::Here(Content::Bytes(bytes)) => bytes.len(),
-            Payload::Here(Content::File { .. }) | Payload::Apart(_) => 0,
-        };
-        held.head.len() + held.tail.len() + payload
-    }
-
     pub(super) fn encode(&self) -> Bytes {
-        let mut out = Writer::with_capacity(VERSION, self.bytes());
+        let mut out = Writer::with_capacity(VERSION, 0);
         match self {
-            Self::Held(held) => held.encode(&mut out),
+            // It is written with its bundle.
+            Self::Held => out.u8(HELD),
             Self::Gone { key, expires_ms, left } => {
                 out.u8(GONE);
                 out.flag(match key.version {
@@ -525,7 +481,7 @@ impl Record {
     pub(super) fn decode(record: &Bytes) -> Option<Self> {
         let mut fields = Reader::new(VERSION, record)?;
         let record = match fields.u8()? {
-            HELD => Self::Held(HeldRecord::decode(&mut fields)?),
+            HELD => return Some(Self::Held),
             GONE => {
                 let version = if fields.flag()? { Version::Seven } else { Version::Six };
                 let (source, creation) = (eid(&mut fields)??, creation(&mut fields)?);
@@ -568,65 +524,93 @@ impl RequestRecord {
     }
 }
 
-impl HeldRecord {
-    fn encode(&self, out: &mut Writer) {
+impl Held {
+    /// Record of the bundle.
+    pub(super) fn encode(&self, clock: Clock) -> Bytes {
+        let head = self.head.encode();
+        let inline = match &self.payload {
+            Content::Bytes(bytes) if !is_apart(bytes.len()) => bytes.len(),
+            Content::Bytes(_) | Content::File { .. } => 0,
+        };
+        let mut out = Writer::with_capacity(VERSION, head.len() + self.tail.len() + inline);
         out.u8(HELD);
-        out.bytes(&self.head);
+        out.bytes(&head);
         out.bytes(&self.tail);
         match &self.payload {
-            Payload::Here(Content::Bytes(bytes)) => {
+            Content::Bytes(bytes) if is_apart(bytes.len()) => {
+                out.u8(APART);
+                out.u64(bytes.len() as u64);
+            }
+            Content::Bytes(bytes) => {
                 out.u8(IN_RECORD);
                 out.bytes(bytes);
             }
-            Payload::Here(Content::File { name, offset, len }) => {
+            Content::File { name, offset, len } => {
                 out.u8(IN_FILE);
                 out.name(Some(name));
                 out.u64(*offset);
                 out.u64(*len);
             }
-            Payload::Apart(len) => {
-                out.u8(APART);
-                out.u64(*len);
-            }
         }
         out.flag(self.owns_file);
-        for number in [self.received_ms, self.expires_ms, self.age_ms] {
-            out.u64(number);
+        for ms in [clock.kept_ms(self.received), clock.kept_ms(self.expires), self.age_ms] {
+            out.u64(ms);
         }
-        out.u8(self.priority);
+        out.u8(self.priority as u8);
         out.count(self.sent.len());
-        self.sent.iter().for_each(|node| put_eid(out, Some(node)));
-        put_eid(out, self.by.as_ref());
-        out.u8(self.returns);
-        out.count(self.verified.len());
-        self.verified.iter().for_each(|rule| out.u32(*rule));
+        self.sent.iter().for_each(|node| put_eid(&mut out, Some(node)));
+        put_eid(&mut out, self.arrival.by.as_ref());
+        out.u8(self.arrival.returns);
+        out.count(self.arrival.verified.len());
+        self.arrival.verified.iter().for_each(|rule| out.u32(*rule));
+        out.finish()
     }
 
-    fn decode(fields: &mut Reader) -> Option<Self> {
+    /// Bundle in the record of an earlier run, with its payload if that has a record; `None` if it
+    /// cannot be read.
+    pub(super) fn decode(
+        number: u64,
+        record: &Bytes,
+        stored: Option<&Bytes>,
+        now: Time,
+        clock: Clock,
+        bounds: &Bounds,
+    ) -> Option<Self> {
+        let mut fields = Reader::new(VERSION, record)?;
+        if fields.u8()? != HELD {
+            return None;
+        }
         let (head, tail) = (fields.bytes()?, fields.bytes()?);
         let payload = match fields.u8()? {
-            IN_RECORD => Payload::Here(Content::Bytes(fields.bytes()?)),
+            IN_RECORD => Content::Bytes(fields.bytes()?),
             IN_FILE => {
                 let (name, offset) = (fields.name()??, fields.u64()?);
-                Payload::Here(Content::File { name, offset, len: fields.u64()? })
+                Content::File { name, offset, len: fields.u64()? }
             }
-            APART => Payload::Apart(fields.u64()?),
+            APART => {
+                let len = fields.u64()?;
+                Content::Bytes(stored.filter(|bytes| bytes.len() as u64 == len)?.clone())
+            }
             _ => return None,
         };
-        Some(Self {
-            head,
-            tail,
-            payload,
-            owns_file: fields.flag()?,
-            received_ms: fields.u64()?,
-            expires_ms: fields.u64()?,
-            age_ms: fields.u64()?,
-            priority: fields.u8()?,
-            sent: (0..fields.u32()?).map(|_| eid(fields)?).collect::<Option<_>>()?,
-            by: eid(fields)?,
-            returns: fields.u8()?,
-            verified: (0..fields.u32()?).map(|_| fields.u32()).collect::<Option<_>>()?,
-        })
+        let (head, owns_file) = (Head::decode(&head, bounds).ok()??, fields.flag()?);
+        let mut held = Self::new(number, head, tail, payload, owns_file);
+        let here = clock.kept_ms(now).saturating_sub(fields.u64()?);
+        (held.received, held.is_restored) = (now, true);
+        held.expires = clock.moment(now, fields.u64()?);
+        held.age_ms = fields.u64()?.saturating_add(here);
+        held.priority = match fields.u8()? {
+            0 => Priority::Bulk,
+            1 => Priority::Normal,
+            _ => Priority::Expedited,
+        };
+        held.sent = (0..fields.u32()?).map(|_| eid(&mut fields)?).collect::<Option<_>>()?;
+        (held.arrival.by, held.arrival.returns) = (eid(&mut fields)?, fields.u8()?);
+        let verified = (0..fields.u32()?).map(|_| fields.u32());
+        held.arrival.verified = verified.collect::<Option<_>>()?;
+        let returned_by = held.arrival.by.clone().filter(|_| held.arrival.returns > 0);
+        held.from = returned_by.or_else(|| held.head.previous_node(bounds));
+        fields.is_empty().then_some(held)
     }
 }
 
