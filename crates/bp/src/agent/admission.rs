@@ -375,8 +375,9 @@ fn returns_of(core: &Core, held: &Held) -> Option<(u8, Eid)> {
     Some((returns, by.clone()))
 }
 
-/// Number of the held bundle that an arriving one repeats. A fragment for this node does not repeat
-/// that of another neighbour: one of them may be forged. A bundle without a source repeats none.
+/// Number of the held bundle that an arriving one repeats. A fragment for this node does not
+/// repeat that of another neighbour: one of them may be forged. A bundle without a source repeats
+/// none.
 fn repeats(core: &Core, held: &Held) -> Option<u64> {
     let number = *core.stock.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
     let is_apart = held.head.fragment().is_some()

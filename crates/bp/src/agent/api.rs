@@ -1,5 +1,5 @@
-//! Requests to an agent: by users, who send, receive and cancel bundles, and by operators, who list
-//! bundles and change settings.
+//! Requests to an agent: by users, who send, receive and cancel bundles, and by operators, who
+//! list bundles and change settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,18 +10,21 @@ use session::ranges::Ranges;
 use super::super::layer::Command;
 use super::super::routes::{Priority, Router, Wanted};
 use super::admission::{fault_of_six, is_to_be_secured};
-use super::clock::set_clock;
-use super::config::{Config, Entry};
+use super::clock::Clock;
+use super::config::{Config, Entry, millis};
 use super::deliver::offer;
 use super::head::{Head, Key};
 use super::intake::Giver;
 use super::shares::Account;
 use super::source::SendRequest;
-use super::stock::Stock;
+use super::stock::{Core, Stock};
 use super::{
     Agent, DeliveryId, Held, Indication, Limit, LinkRef, RequestError, Routing, Statistics, Version,
 };
 use crate::codec::bp7::{BundleFlags, BundleId, Eid, HopCount, Reason};
+
+/// Difference to a bundle's creation time that is no error of this node's clock.
+const TOLERANCE_MS: u64 = 1000;
 
 /// Summary of a bundle in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -381,8 +384,31 @@ impl Agent {
     /// the new clock if that is earlier and the clock was behind when they arrived: there was
     /// none, or their creation times were in the future. Contacts of a plan do not change.
     pub fn set_clock(&mut self, now: Time, clock: Option<u64>) {
-        set_clock(&mut self.core, now, clock);
-        self.core.note_clocks(now);
+        let core = &mut self.core;
+        let before = core.clock();
+        core.config.clock = clock;
+        let dtn_ms = core.clock().dtn_time(now);
+        if let Some((missing_ms, first)) = core.stock.life.fill_gap(now, dtn_ms) {
+            for number in core.stock.numbers(..first) {
+                let Some(held) = core.stock.get_mut(number) else { continue };
+                held.age_ms = held.age_ms.saturating_add(missing_ms);
+                let expires = now + held.expires.since(now).saturating_sub(millis(missing_ms));
+                core.stock.expire_at(number, expires);
+            }
+            // Records of this run have times before the shift.
+            core.stock.numbers(first..).into_iter().for_each(|number| core.record_again(number));
+        }
+        if let Some(dtn_ms) = dtn_ms {
+            let wrong = core.stock.bundles.iter().filter_map(|(number, held)| {
+                let expires = earlier_expiry(core, before, now, dtn_ms, held)?;
+                Some((*number, expires))
+            });
+            for (number, expires) in wrong.collect::<Vec<_>>() {
+                core.stock.expire_at(number, expires);
+                core.record_again(number);
+            }
+        }
+        core.note_clocks(now);
         self.expire(now);
     }
 
@@ -543,4 +569,21 @@ impl Held {
             },
         }
     }
+}
+
+/// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
+/// behind when it arrived.
+fn earlier_expiry(core: &Core, before: Clock, now: Time, dtn_ms: u64, held: &Held) -> Option<Time> {
+    let made_ms = held.head.creation().time_ms;
+    if made_ms == 0 || core.is_ours(held.head.source()) {
+        return None;
+    }
+    let was_behind = match before.dtn_time(held.received) {
+        Some(then_ms) => made_ms > then_ms.saturating_add(TOLERANCE_MS),
+        None => true,
+    };
+    let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
+    let lifetime_ms = held.head.lifetime_ms().min(core.config.limits.lifetime_ms());
+    let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
+    (expires < held.expires).then_some(expires)
 }

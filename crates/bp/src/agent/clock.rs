@@ -11,16 +11,11 @@ use engine::Time;
 
 use super::config::{Boot, Config, millis};
 use super::head::Head;
-use super::held::Held;
-use super::stock::Core;
-use super::store::Clocks;
 use crate::codec::bp6;
 use crate::codec::bp7::Bounds;
 
 /// Longest time between two records of the clocks while there are bundles.
 pub(super) const NOTE: Duration = Duration::from_secs(60);
-/// Difference to a bundle's creation time that is no error of this node's clock.
-const TOLERANCE_MS: u64 = 1000;
 
 /// Conversions between the clocks.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +49,15 @@ impl Clock {
         let at = u64::try_from(at.max(0)).unwrap_or(u64::MAX);
         (Time::ZERO + Duration::from_millis(at)).max(now)
     }
+}
+
+/// All clocks at one moment, recorded so that a later run knows the time that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clocks {
+    pub(super) kept_ms: u64,
+    /// Number of the machine's boot, and milliseconds since then.
+    pub(super) boot: Option<(u64, u64)>,
+    pub(super) dtn_ms: Option<u64>,
 }
 
 /// The clock of records.
@@ -99,7 +103,7 @@ impl Life {
 
     /// Adds the time between two boots, once the wall clock shows it. Returns the added
     /// milliseconds and the first number of this run.
-    fn fill_gap(&mut self, now: Time, dtn_ms: Option<u64>) -> Option<(u64, u64)> {
+    pub(super) fn fill_gap(&mut self, now: Time, dtn_ms: Option<u64>) -> Option<(u64, u64)> {
         let (before, first) = self.gap?;
         let passed = dtn_ms?.checked_sub(before.dtn_ms?)?;
         self.gap = None;
@@ -136,51 +140,6 @@ fn ms(at: Time) -> u64 {
 
 pub(super) fn since_boot(boot: Boot, now: Time) -> (u64, u64) {
     (boot.id, boot.ms.saturating_add(ms(now)))
-}
-
-/// Sets the wall clock, as [`Agent::set_clock`](super::Agent::set_clock) does, and the expiries of
-/// bundles by it.
-pub(super) fn set_clock(core: &mut Core, now: Time, clock: Option<u64>) {
-    let before = core.clock();
-    core.config.clock = clock;
-    let dtn_ms = core.clock().dtn_time(now);
-    if let Some((missing_ms, first)) = core.stock.life.fill_gap(now, dtn_ms) {
-        for number in core.stock.numbers(..first) {
-            let Some(held) = core.stock.get_mut(number) else { continue };
-            held.age_ms = held.age_ms.saturating_add(missing_ms);
-            let expires = now + held.expires.since(now).saturating_sub(millis(missing_ms));
-            core.stock.expire_at(number, expires);
-        }
-        // Records of this run have times before the shift.
-        core.stock.numbers(first..).into_iter().for_each(|number| core.record_again(number));
-    }
-    if let Some(dtn_ms) = dtn_ms {
-        let wrong = core.stock.bundles.iter().filter_map(|(number, held)| {
-            let expires = earlier_expiry(core, before, now, dtn_ms, held)?;
-            Some((*number, expires))
-        });
-        for (number, expires) in wrong.collect::<Vec<_>>() {
-            core.stock.expire_at(number, expires);
-            core.record_again(number);
-        }
-    }
-}
-
-/// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
-/// behind when it arrived.
-fn earlier_expiry(core: &Core, before: Clock, now: Time, dtn_ms: u64, held: &Held) -> Option<Time> {
-    let made_ms = held.head.creation().time_ms;
-    if made_ms == 0 || core.is_ours(held.head.source()) {
-        return None;
-    }
-    let was_behind = match before.dtn_time(held.received) {
-        Some(then_ms) => made_ms > then_ms.saturating_add(TOLERANCE_MS),
-        None => true,
-    };
-    let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
-    let lifetime_ms = held.head.lifetime_ms().min(core.config.limits.lifetime_ms());
-    let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
-    (expires < held.expires).then_some(expires)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use session::{numbers, words};
 use super::super::layer::LinkId;
 use super::super::routes::Router;
 use super::super::security::Policy;
-use super::head::Head;
 use crate::codec::bp7::{Bounds, CrcType, Eid};
 use crate::pattern::Pattern;
 
@@ -133,12 +132,12 @@ impl Routing {
         matches!(self, Self::ContactGraph(..))
     }
 
-    /// Copies a bundle starts with at this node.
-    pub(super) fn first_copies(&self, head: &Head, is_here: bool) -> u32 {
+    /// Copies a bundle starts with at this node, which came with `copies`.
+    pub(super) fn first_copies(&self, copies: Option<u32>, is_here: bool) -> u32 {
         match self {
-            Self::Spray { copies } if is_here => (*copies).max(1),
+            Self::Spray { copies: first } if is_here => (*first).max(1),
             Self::Static(_) | Self::ContactGraph(..) | Self::Epidemic | Self::Spray { .. } => {
-                head.copies().unwrap_or(1).max(1)
+                copies.unwrap_or(1).max(1)
             }
         }
     }
@@ -181,13 +180,13 @@ pub struct Acceptance {
 
 impl Acceptance {
     /// Whether the rule is about a bundle of a neighbour.
-    pub(super) fn matches(&self, head: &Head, by: Option<&Eid>) -> bool {
+    pub(super) fn matches(&self, source: &Eid, destination: &Eid, by: Option<&Eid>) -> bool {
         let is_of_it = match &self.by {
             By::Any => true,
             By::Neighbour(node) => by == Some(node),
             By::Strangers => by.is_none(),
         };
-        is_of_it && self.from.matches(head.source()) && self.to.matches(head.destination())
+        is_of_it && self.from.matches(source) && self.to.matches(destination)
     }
 
     fn contains(&self, other: &Self) -> bool {

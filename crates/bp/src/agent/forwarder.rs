@@ -1,5 +1,5 @@
-//! Forwarding of bundles (RFC 9171 §5.4): their next hops and queues, and transmissions. Bundles are
-//! routed again when links and contacts begin, end or fail, and forwarding is no longer
+//! Forwarding of bundles (RFC 9171 §5.4): their next hops and queues, and transmissions. Bundles
+//! are routed again when links and contacts begin, end or fail, and forwarding is no longer
 //! contraindicated.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -654,8 +654,7 @@ impl Forwarder {
 
     /// Takes all bundles out of the queues, so that they wait for a route. Transmissions go on.
     pub(super) fn leave_routes(&mut self, core: &mut Core) {
-        let numbers: Vec<u64> = core.stock.numbers(..);
-        for number in numbers {
+        for number in core.stock.numbers(..) {
             let Some(held) = core.stock.get_mut(number) else { continue };
             for (_, sending) in held.sending.iter_mut() {
                 sending.route = None;
@@ -678,9 +677,8 @@ impl Forwarder {
         if was_planned && core.config.routing.is_planned() {
             return;
         }
-        let links: Vec<LinkRef> = core.config.links.keys().copied().collect();
-        for at in links {
-            if self.links.set_open(at, true) && was_planned {
+        for at in core.config.links.keys() {
+            if self.links.set_open(*at, true) && was_planned {
                 core.commands.push_back((at.layer, Command::Open { link: at.link }));
             }
         }
@@ -738,8 +736,8 @@ impl Forwarder {
     }
 }
 
-/// Whether a copy came back during a transmission: its neighbour may have discarded the bundle as a
-/// repetition.
+/// Whether a copy came back during a transmission: its neighbour may have discarded the bundle as
+/// a repetition.
 fn is_overtaken(core: &Core, sent: Transmission) -> bool {
     let Some(held) = core.stock.get(sent.number) else { return false };
     let sending = held.sending.get(&sent.key()).filter(|sending| sending.part.is_none());

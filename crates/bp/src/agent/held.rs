@@ -12,8 +12,24 @@ use super::super::routes::{Priority, Route};
 use super::config::LinkRef;
 use super::gone::Left;
 use super::head::{Head, Key};
-use super::store::{Apart, is_apart};
 use crate::codec::bp7::{Bounds, BundleFlags, BundleId, Eid};
+
+/// Longest payload in the record of its bundle. Longer ones have a record of their own.
+const PAYLOAD_MAX: usize = 4096;
+
+/// Whether a payload of this length has a record of its own.
+pub(super) const fn is_apart(len: usize) -> bool {
+    len > PAYLOAD_MAX
+}
+
+/// Place of a payload that is not in the record of its bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// In a file of the bundle.
+    File(FileName),
+    /// In a record of its own, so that the bundle's can change without it.
+    Record,
+}
 
 /// A bundle and its state of processing.
 #[derive(Clone, Debug)]

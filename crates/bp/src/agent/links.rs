@@ -1,5 +1,5 @@
-//! Links of an agent and contacts of its plan, the queues of bundles for the neighbours behind them,
-//! and the choice of a bundle's next hop.
+//! Links of an agent and contacts of its plan, the queues of bundles for the neighbours behind
+//! them, and the choice of a bundle's next hop.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

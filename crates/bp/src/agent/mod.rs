@@ -29,6 +29,7 @@ mod shares;
 mod source;
 mod stock;
 mod store;
+mod users;
 
 use engine::{
     Deadline, Effect, EffectResult, Engine, IndexRequest, Input, Rng, Time, Transmit, TxBuf,
@@ -283,7 +284,7 @@ impl Agent {
             self.custodian.take_custody(&self.core, &mut held);
         }
         let core = &mut self.core;
-        held.copies = core.config.routing.first_copies(&held.head, giver.is_here());
+        held.copies = core.config.routing.first_copies(held.head.copies(), giver.is_here());
         held.storing = core.config.persistent;
         if let Giver::User { key: Some(key), .. } = giver {
             core.note_request(number, key, held.id());

@@ -175,20 +175,13 @@ impl Agent {
                 None => {}
             }
         }
-        for number in lost {
-            self.store_lost(number);
-        }
+        lost.into_iter().for_each(|number| self.store_lost(number));
         // The disk was too full to record their end, but their files were emptied.
-        for number in gone {
-            self.let_go(number);
-        }
-        for name in files.into_keys() {
-            self.core.stock.store.delete(name);
-        }
+        gone.into_iter().for_each(|number| self.let_go(number));
+        files.into_keys().for_each(|name| self.core.stock.store.delete(name));
         // Before bundles wait, which would be routed once more.
         self.forwarder.contacts(&mut self.core, now);
-        let numbers: Vec<u64> = self.core.stock.numbers(..);
-        for number in numbers {
+        for number in self.core.stock.numbers(..) {
             self.dispatch(now, number);
         }
         self.core.arm_expiry();

@@ -1,7 +1,6 @@
-//! Bundles created here: those of users (RFC 9171 §5.2), and administrative records (RFC 9171 §6.1.1,
-//! RFC 5050 §6.1.1). A status report is of the version of the bundle that it is about.
+//! Bundles created here: those of users (RFC 9171 §5.2), and administrative records (RFC 9171
+//! §6.1.1, RFC 5050 §6.1.1). A status report is of the version of the bundle that it is about.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -224,32 +223,6 @@ fn creation(core: &mut Core, now: Time) -> CreationTimestamp {
         core.stock.store.put(Job::Used, 0, Record::Used(used).encode());
     }
     creation
-}
-
-/// Time between two indications of a kind.
-const PERIOD: Duration = Duration::from_secs(60);
-
-/// Bundles that ended, by kind.
-#[derive(Debug, Default)]
-pub(super) struct Discards {
-    /// Time of the last indication, and bundles since, by security rule and reason.
-    by_kind: BTreeMap<(Option<u32>, Reason), (Time, u64)>,
-}
-
-impl Discards {
-    /// Counts a bundle; returns the number to indicate, if one is due.
-    pub(super) fn count(&mut self, now: Time, rule: Option<u32>, reason: Reason) -> Option<u64> {
-        let kind = (rule, reason);
-        let Some((last, count)) = self.by_kind.get_mut(&kind) else {
-            self.by_kind.insert(kind, (now, 0));
-            return Some(1);
-        };
-        *count += 1;
-        (now.since(*last) >= PERIOD).then(|| {
-            *last = now;
-            std::mem::take(count)
-        })
-    }
 }
 
 /// Status report on a bundle, if reports of this kind are sent.

@@ -1,8 +1,8 @@
 //! Bundles of an agent, and the settings and outputs that its decisions share.
 //!
-//! Keys of users' requests are kept as long as their bundles are held or remembered, so these bounds
-//! are also those of keys. In a persistent store a key has a record, written before that of the
-//! bundle.
+//! Keys of users' requests are kept as long as their bundles are held or remembered, so these
+//! bounds are also those of keys. In a persistent store a key has a record, written before that of
+//! the bundle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 use std::ops::RangeBounds;
@@ -11,15 +11,15 @@ use engine::{EffectError, Time, Timers};
 use session::User;
 use session::timer::TICK;
 
-use super::clock::{Clock, Life, NOTE, since_boot};
-use super::deliver::Users;
+use super::clock::{Clock, Clocks, Life, NOTE, since_boot};
 use super::gone::{Gone, Left};
 use super::head::{Head, Key};
-use super::held::Held;
+use super::held::{Apart, Held};
+use super::indication::Discards;
 use super::numbers::Numbers;
 use super::shares::{Account, Shares, part};
-use super::source::Discards;
-use super::store::{Apart, Clocks, Job, Record, RequestRecord, Store};
+use super::store::{Job, Record, RequestRecord, Store};
+use super::users::Users;
 use super::{Alarm, Config, Indication, Limit, Limits, Statistics};
 use crate::codec::bp7::{BundleId, Eid, Reason};
 use crate::layer::{Command, Content};
@@ -205,7 +205,10 @@ impl Core {
 
     /// Number of the first rule that matches a bundle of a neighbour.
     pub(super) fn rule(&self, head: &Head, by: Option<&Eid>) -> Option<usize> {
-        self.config.accept.iter().position(|rule| rule.matches(head, by))
+        self.config
+            .accept
+            .iter()
+            .position(|rule| rule.matches(head.source(), head.destination(), by))
     }
 
     /// Stores the record of a bundle, and its payload if that is apart.

@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 use super::super::arrivals::OF_LAYERS;
 use super::super::layer::{Content, Outgoing, Tag};
 use super::Version;
-use super::clock::Clock;
+use super::clock::{Clock, Clocks};
 use super::gone::Left;
 use super::head::{Head, Key};
-use super::held::Held;
+use super::held::{Apart, Held, is_apart};
 use super::links::{REST, REST_MAX};
 use super::numbers::Used;
 use crate::codec::bp7::{Bounds, BundleId, CreationTimestamp, Eid};
@@ -62,15 +62,6 @@ pub(super) enum Storing {
     Sync,
     /// Opens or reads a file of which it consists.
     Part,
-}
-
-/// Place of a payload that is not in the record of its bundle.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Apart {
-    /// In a file of the bundle.
-    File(FileName),
-    /// In a record of its own, so that the bundle's can change without it.
-    Record,
 }
 
 /// A discarded bundle, until the store has recorded that.
@@ -388,23 +379,6 @@ const SECRET: u8 = 6;
 const IN_RECORD: u8 = 0;
 const IN_FILE: u8 = 1;
 const APART: u8 = 2;
-
-/// Longest payload in the record of its bundle. Longer ones have a record of their own.
-const PAYLOAD_MAX: usize = 4096;
-
-/// Whether a payload of this length has a record of its own.
-pub(super) const fn is_apart(len: usize) -> bool {
-    len > PAYLOAD_MAX
-}
-
-/// All clocks at one moment, recorded so that a later run knows the time that has passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Clocks {
-    pub(super) kept_ms: u64,
-    /// Number of the machine's boot, and milliseconds since then.
-    pub(super) boot: Option<(u64, u64)>,
-    pub(super) dtn_ms: Option<u64>,
-}
 
 /// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
