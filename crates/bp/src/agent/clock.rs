@@ -152,15 +152,16 @@ mod tests {
 
     /// Milliseconds that pass by the clock of records between two runs.
     fn passed(
-        before: (Option<(u64, u64)>, Option<u64>),
-        after: (Option<(u64, u64)>, Option<u64>),
+        boot: Option<(u64, u64)>,
+        dtn_ms: Option<u64>,
+        boot_after: Option<(u64, u64)>,
+        dtn_ms_after: Option<u64>,
     ) -> u64 {
         let now = Time::from_secs(2);
-        let (boot, dtn_ms) = before;
-        let mut life = Life::new(after.1);
+        let mut life = Life::new(dtn_ms_after);
         let before = Clocks { kept_ms: 5_000_000, boot, dtn_ms };
-        life.resume(now, &config(after.0, after.1), before, 9);
-        let clock = Clock { dtn: after.1, kept: life.kept };
+        life.resume(now, &config(boot_after, dtn_ms_after), before, 9);
+        let clock = Clock { dtn: dtn_ms_after, kept: life.kept };
         assert_eq!(clock.moment(Time::ZERO, clock.kept_ms(now)), now);
         clock.kept_ms(now) - 5_000_000
     }
@@ -169,16 +170,16 @@ mod tests {
     fn the_clock_of_records_goes_on_from_run_to_run() {
         let boot = |ms| Some((1, ms));
         // By the time since boot, whatever the wall clock does.
-        assert_eq!(passed((boot(10_000), None), (boot(60_000), None)), 52_000);
-        assert_eq!(passed((boot(10_000), Some(900)), (boot(60_000), Some(5))), 52_000);
-        assert_eq!(passed((boot(10_000), Some(5)), (boot(60_000), Some(900_000_000))), 52_000);
+        assert_eq!(passed(boot(10_000), None, boot(60_000), None), 52_000);
+        assert_eq!(passed(boot(10_000), Some(900), boot(60_000), Some(5)), 52_000);
+        assert_eq!(passed(boot(10_000), Some(5), boot(60_000), Some(900_000_000)), 52_000);
         // After another boot by the wall clock, and at least by the time since then.
         let other = |ms| Some((2, ms));
-        assert_eq!(passed((boot(10_000), Some(9000)), (other(1000), Some(57_000))), 50_000);
-        assert_eq!(passed((boot(10_000), Some(9000)), (other(1000), Some(7500))), 3000);
-        assert_eq!(passed((boot(10_000), None), (other(40_000), None)), 42_000);
+        assert_eq!(passed(boot(10_000), Some(9000), other(1000), Some(57_000)), 50_000);
+        assert_eq!(passed(boot(10_000), Some(9000), other(1000), Some(7500)), 3000);
+        assert_eq!(passed(boot(10_000), None, other(40_000), None), 42_000);
         // Without a boot by the wall clock alone.
-        assert_eq!(passed((None, Some(9000)), (None, Some(57_000))), 50_000);
-        assert_eq!(passed((None, None), (None, None)), 0);
+        assert_eq!(passed(None, Some(9000), None, Some(57_000)), 50_000);
+        assert_eq!(passed(None, None, None, None), 0);
     }
 }
