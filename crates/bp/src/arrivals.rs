@@ -158,7 +158,8 @@ impl<K: Copy + Ord> Arrivals<K> {
         &mut self,
         link: LinkId,
         Arriving { session, len, .. }: Arriving<K>,
-        (install, from): (Ticket, FileName),
+        install: Ticket,
+        from: FileName,
     ) {
         let coming =
             |file| Coming { session, is_over: false, link, install, file, len, bytes: None };
@@ -343,7 +344,7 @@ mod tests {
         let mut arrivals = Arrivals::new(10, directory, &mut Rng::new(1, "arrivals"));
         let arriving = Arriving { session: 5, from: PathId(1), len: 100 };
         let working = FileName::spool("working").unwrap();
-        arrivals.came(link, arriving, (Ticket(9), working));
+        arrivals.came(link, arriving, Ticket(9), working);
         let Some(Effect::Store(StoreEffect::Filestore { ticket, request })) =
             arrivals.blocks.poll_effect()
         else {

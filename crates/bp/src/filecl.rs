@@ -217,7 +217,7 @@ impl<E: FileEngine> FileCl<E> {
                     Some((self.neighbours.met(arriving.from, is_owed)?, arriving))
                 });
                 match known {
-                    Some((link, arriving)) => self.arrivals.came(link, arriving, (install, file)),
+                    Some((link, arriving)) => self.arrivals.came(link, arriving, install, file),
                     None => self.complete(now, Some((install, Err(EffectError::NoSpace)))),
                 }
             }

@@ -1,375 +1,408 @@
-//! Admission of bundles: by their heads, and by shares of the store, which neighbours and rules
-//! have. Arriving bundles reserve room.
+//! Admission of bundles: by their heads, by the rules of neighbours, by their security, and by the
+//! bundles that are or were here (RFC 9171 §5.6). Security is processed after reception and before
+//! storage (RFC 9172 §5).
 
 use std::collections::BTreeMap;
 
-use engine::Time;
+use bytes::{Bytes, BytesMut};
+use engine::{Rng, Time};
 
-use super::super::layer::Refusal;
-use super::config::{Acceptance, By, Limits, Routing};
+use super::super::layer::{Content, Refusal};
+use super::super::security::{Opened, Role, Vectors, Violation};
+use super::clock::ages;
+use super::forwarder::Forwarder;
 use super::head::{Head, Key};
-use super::intake::Giver;
-use super::{Agent, Held, Limit, LinkRef, Reply};
-use crate::codec::bp7::{Eid, Reason};
+use super::held::Held;
+use super::intake::{Body, Giver, Intake};
+use super::join::Joins;
+use super::stock::Core;
+use crate::codec::bp7::{self, BundleFlags, CrcType, Eid, Reason};
+use crate::codec::bpsec::INTEGRITY;
+use crate::routes::Priority;
 
-/// Owner of a share of the store.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Account {
-    /// Users of this node, and the node itself.
-    Here,
-    /// A neighbour.
-    Neighbour(Eid),
-    /// All unknown peers together.
-    Strangers,
-}
-
-/// Part of the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Load {
-    bundles: usize,
-    bytes: u64,
-    /// Bytes reserved for arriving bundles.
-    arriving: u64,
-}
-
-/// A bundle that is arriving.
+/// Fragments, and givers that wait for a reply.
 #[derive(Debug)]
-struct Arriving {
-    account: Account,
-    received: u64,
-    reserved: u64,
+pub(super) struct Admission {
+    pub(super) joins: Joins,
+    vectors: Vectors,
+    /// Givers waiting for each bundle to be safe.
+    pub(super) givers: BTreeMap<u64, Vec<Giver>>,
 }
 
-/// Shares of the store.
+/// Reply to the giver of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// It is in the store.
+    Safe,
+    /// Not needed here; the giver may discard it.
+    NotNeeded,
+    /// Not accepted.
+    Refused(Refusal),
+}
+
+/// Decision against an arrived bundle.
+#[derive(Debug)]
+pub(super) enum Denial {
+    /// It is, or was, here.
+    Duplicate,
+    Rejected(Rejection),
+}
+
+/// Bundle that is not accepted: the reply to its giver, if one is due now, and the consequences.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
-    accounts: BTreeMap<Account, Load>,
-    /// Loads by the numbers of the rules.
-    rules: BTreeMap<usize, Load>,
-    /// Arriving bundles by their numbers.
-    arriving: BTreeMap<u64, Arriving>,
-    /// Bytes reserved for all of these.
-    reserved: u64,
+pub(super) struct Rejection {
+    pub(super) reply: Option<Reply>,
+    pub(super) steps: Vec<Step>,
 }
 
-impl Shares {
-    /// Bytes reserved for arriving bundles.
-    pub(super) const fn reserved(&self) -> u64 {
-        self.reserved
-    }
-
-    /// Reserves room for a bundle that begins to arrive.
-    pub(super) fn begin(&mut self, number: u64, account: Account, bytes: u64) {
-        self.accounts.entry(account.clone()).or_default().arriving += bytes;
-        self.reserved = self.reserved.saturating_add(bytes);
-        self.arriving.insert(number, Arriving { account, received: 0, reserved: bytes });
-    }
-
-    /// Releases the reservation of a bundle that has arrived or does not arrive any more.
-    pub(super) fn end(&mut self, number: u64) {
-        let Some(Arriving { account, reserved, .. }) = self.arriving.remove(&number) else {
-            return;
-        };
-        self.reserved = self.reserved.saturating_sub(reserved);
-        self.change(&account, |load| load.arriving = load.arriving.saturating_sub(reserved));
-    }
-
-    /// Counts received bytes; returns the bytes of the bundle so far.
-    pub(super) fn receive(&mut self, number: u64, bytes: u64) -> u64 {
-        let Some(arriving) = self.arriving.get_mut(&number) else { return 0 };
-        arriving.received = arriving.received.saturating_add(bytes);
-        arriving.received
-    }
-
-    /// Bytes that a bundle of this length needs beyond its reservation, and whose it is.
-    fn missing(&self, number: u64, bytes: u64) -> Option<(Account, u64)> {
-        let arriving = self.arriving.get(&number)?;
-        let more = bytes.checked_sub(arriving.reserved).filter(|more| *more > 0)?;
-        Some((arriving.account.clone(), more))
-    }
-
-    fn grow(&mut self, number: u64, more: u64) {
-        let Some(arriving) = self.arriving.get_mut(&number) else { return };
-        arriving.reserved += more;
-        self.reserved += more;
-        self.accounts.entry(arriving.account.clone()).or_default().arriving += more;
-    }
-
-    /// Arriving bundles of others than users of this node, the youngest first.
-    fn youngest(&self) -> impl Iterator<Item = u64> {
-        let of_others = self.arriving.iter().filter(|(_, it)| it.account != Account::Here);
-        of_others.map(|(number, _)| *number).rev()
-    }
-
-    /// Adds a bundle in the store.
-    pub(super) fn hold(&mut self, account: Account, rule: Option<usize>, bytes: u64) {
-        let account = self.accounts.entry(account).or_default();
-        let rule = rule.map(|rule| self.rules.entry(rule).or_default());
-        for load in rule.into_iter().chain([account]) {
-            load.bundles += 1;
-            load.bytes = load.bytes.saturating_add(bytes);
-        }
-    }
-
-    /// Removes a bundle from the store.
-    pub(super) fn release(&mut self, account: &Account, rule: Option<usize>, bytes: u64) {
-        let less = |load: &mut Load| {
-            load.bundles = load.bundles.saturating_sub(1);
-            load.bytes = load.bytes.saturating_sub(bytes);
-        };
-        if let Some(load) = rule.and_then(|rule| self.rules.get_mut(&rule)) {
-            less(load);
-        }
-        self.change(account, less);
-    }
-
-    /// Changes a load, and forgets it once it is empty: names of neighbours must not pile up.
-    fn change(&mut self, account: &Account, change: impl FnOnce(&mut Load)) {
-        let Some(load) = self.accounts.get_mut(account) else { return };
-        change(load);
-        if *load == Load::default() {
-            self.accounts.remove(account);
-        }
-    }
-
-    fn load(&self, account: &Account) -> Load {
-        self.accounts.get(account).copied().unwrap_or_default()
+impl From<Refusal> for Rejection {
+    fn from(why: Refusal) -> Self {
+        Self { reply: Some(Reply::Refused(why)), steps: Vec::new() }
     }
 }
 
-/// A part of a whole, in percent.
-const fn part(whole: u64, percent: u8) -> u64 {
-    let percent = if percent > 100 { 100 } else { percent as u64 };
-    whole / 100 * percent + whole % 100 * percent / 100
-}
-
-impl Acceptance {
-    fn matches(&self, head: &Head, by: Option<&Eid>) -> bool {
-        let is_of_it = match &self.by {
-            By::Any => true,
-            By::Neighbour(node) => by == Some(node),
-            By::Strangers => by.is_none(),
-        };
-        is_of_it && self.from.matches(head.source()) && self.to.matches(head.destination())
+impl<T: Into<Rejection>> From<T> for Denial {
+    fn from(rejection: T) -> Self {
+        Self::Rejected(rejection.into())
     }
 }
 
-impl Agent {
-    /// Whose share a bundle of this giver takes, given the neighbour that began it, if known.
-    pub(super) fn account(giver: Giver, by: Option<Eid>) -> Account {
-        match giver {
-            Giver::Layer { .. } => by.map_or(Account::Strangers, Account::Neighbour),
-            Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => Account::Here,
-        }
+/// Consequence of a decision about a bundle.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Sends a status report, if the bundle requests it.
+    Report(BundleFlags, Reason),
+    /// Reports the reception of a block that is not supported, which the block requests, not the
+    /// bundle (RFC 9171 §5.6 step 4).
+    ReportBlock,
+    /// Indicates the end of a bundle by a security rule or another reason, once a minute.
+    Note(Option<u32>, Reason),
+    /// Indicates that the bundle was deleted.
+    Deleted(Reason),
+}
+
+/// Reports the reception of a bundle that is not kept: this precedes all that ends a bundle (RFC
+/// 9171 §5.6 step 2).
+pub(super) const RECEPTION: Step =
+    Step::Report(BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
+
+/// Result of processing the security of a bundle.
+#[derive(Debug)]
+pub(super) enum Secured {
+    /// It passed, and is received under its number with this payload.
+    Passed(u64, Box<Intake>, Bytes),
+    /// Its payload is first read into memory, under another number.
+    Read(u64, Box<Intake>),
+    Rejected(Box<Held>, Rejection),
+}
+
+impl Admission {
+    pub(super) fn new(rng: &mut Rng) -> Self {
+        Self { joins: Joins::default(), vectors: Vectors::new(rng), givers: BTreeMap::new() }
     }
 
-    /// Whose share a bundle in the store takes, and the number of the rule under which it is there.
-    pub(super) fn share_of(&self, held: &Held) -> (Account, Option<usize>) {
-        if self.is_ours(held.head.source()) {
-            return (Account::Here, None);
-        }
-        let by = held.arrival.by.as_ref();
-        let account = by.cloned().map_or(Account::Strangers, Account::Neighbour);
-        (account, self.rule(&held.head, by))
-    }
-
-    /// Number of the first rule that matches a bundle of a neighbour.
-    fn rule(&self, head: &Head, by: Option<&Eid>) -> Option<usize> {
-        self.config.accept.iter().position(|rule| rule.matches(head, by))
-    }
-
-    /// Longest lifetime of a bundle here, in milliseconds.
-    pub(super) fn lifetime_max(&self, head: &Head, giver: Giver, by: Option<&Eid>) -> u64 {
-        let max = self.config.limits.lifetime_ms();
-        if giver.is_here() {
-            return max;
-        }
-        let rule = self.rule(head, by);
-        rule.map_or(max, |rule| max.min(self.config.accept[rule].lifetime_ms))
-    }
-
-    /// Reason to refuse a bundle by the rules.
-    pub(super) fn breaks_rule(&self, head: &Head, by: Option<&Eid>) -> Option<Refusal> {
-        if !self.config.limits.unrouted && !self.has_use(head.destination()) {
-            return Some(Refusal::NotAcceptable);
-        }
-        let number = self.rule(head, by)?;
-        let rule = &self.config.accept[number];
-        let bytes = head.payload_len().saturating_add(head.encoded_len() as u64);
-        if rule.refuse || bytes > rule.bundle {
-            return Some(Refusal::NotAcceptable);
-        }
-        let load = self.shares.rules.get(&number).copied().unwrap_or_default();
-        let is_full = load.bundles >= rule.bundles || load.bytes.saturating_add(bytes) > rule.bytes;
-        is_full.then_some(Refusal::NoResources)
-    }
-
-    /// Whether bundles for an endpoint can be delivered or forwarded now or later.
-    fn has_use(&self, to: &Eid) -> bool {
-        if self.is_ours(to) {
-            return self.users.is_registered(to) || *to == to.node();
-        }
-        let is_routed = match &self.config.routing {
-            Routing::Epidemic | Routing::Spray { .. } => true,
-            Routing::Static(entries) => entries.iter().any(|entry| entry.to.matches(to)),
-            Routing::ContactGraph(_, entries) => {
-                to.ipn_node().is_some_and(|node| self.planned.leads_to(node))
-                    || entries.iter().any(|entry| entry.to.matches(to))
-            }
-        };
-        is_routed || self.forwarder.reaches_discovered(&to.node()) || self.users.is_registered(to)
-    }
-
-    /// Percent of the store that an account may take.
-    fn percent(&self, account: &Account) -> u8 {
-        let Limits { share, strangers_share, reserve, .. } = self.config.limits;
-        let open = 100 - reserve.min(100);
-        match account {
-            Account::Here => 100,
-            Account::Neighbour(_) => share.min(open),
-            Account::Strangers => strangers_share.min(open),
-        }
-    }
-
-    /// Whether a bundle of this length is too long for all that an account may take.
-    pub(super) fn never_fits(&self, account: &Account, bytes: u64) -> bool {
-        bytes > part(self.config.limits.bytes, self.percent(account))
-    }
-
-    /// Whether there is room for a bundle in the share of an account.
-    pub(super) fn check_share(&mut self, account: &Account, bytes: u64) -> bool {
-        if !self.check_room(bytes) {
-            return false;
-        }
-        let Limits { bundles, bytes: most, share, strangers_share, reserve, .. } =
-            self.config.limits;
-        let share = match account {
-            Account::Here => return true,
-            Account::Neighbour(_) => share,
-            Account::Strangers => strangers_share,
-        };
-        let Load { bundles: count, bytes: held, arriving } = self.shares.load(account);
-        let open = 100 - reserve.min(100);
-        let of_all = |percent| part(bundles as u64, percent).max(1);
-        let taken = self.bytes.saturating_add(self.shares.reserved());
-        let fits = taken.saturating_add(bytes) <= part(most, open)
-            && (self.kept() as u64) < of_all(open)
-            && held.saturating_add(arriving).saturating_add(bytes) <= part(most, share)
-            && (count as u64) < of_all(share);
-        if !fits {
-            self.user.limit_reached(Limit::Share);
-        }
-        fits
-    }
-
-    /// Reserves room for an arriving bundle, of which this length is known now. Where the store is
-    /// full the youngest arriving bundles are refused. Returns whether this one goes on.
-    pub(super) fn reserve(&mut self, now: Time, number: u64, bytes: u64) -> bool {
-        loop {
-            let Some((account, more)) = self.shares.missing(number, bytes) else { return true };
-            if self.never_fits(&account, bytes) {
-                self.turn_down(now, number, Refusal::NotAcceptable);
-                return false;
-            }
-            if self.check_share(&account, more) {
-                self.shares.grow(number, more);
-                return true;
-            }
-            // Others are refused only if that makes room: never for a share that is used up.
-            let is_full = !self.check_room(more);
-            let is_partial =
-                |number: &u64| self.intakes.get(*number).is_some_and(|intake| !intake.is_whole);
-            let youngest = self.shares.youngest().find(is_partial).filter(|_| is_full);
-            let refused = youngest.filter(|youngest| *youngest > number).unwrap_or(number);
-            self.turn_down(now, refused, Refusal::NoResources);
-            if refused == number {
-                return false;
-            }
-        }
-    }
-
-    /// Refuses a bundle that is being received, for want of room now or ever.
-    fn turn_down(&mut self, now: Time, number: u64, why: Refusal) {
-        match self.refuse_intake(number, why) {
-            None => self.shares.end(number),
-            Some(Giver::Layer { layer, link, .. }) if why == Refusal::NotAcceptable => {
-                self.note_too_long(now, LinkRef { layer, link });
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Reason to refuse a bundle as soon as its head has come.
-    pub(super) fn refuses(&self, head: &Head) -> Option<Refusal> {
-        let is_unused = !self.config.versions.contains(&head.version());
-        (is_unused || self.is_not_ours(head)).then_some(Refusal::NotAcceptable)
-    }
-
-    /// Reason to delete a bundle that has come.
-    pub(super) fn rejects(&self, head: &Head, is_secured: bool) -> Option<Reason> {
-        // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
-        let named = [head.source(), head.destination(), head.report_to()];
-        if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
-            return Some(Reason::DestinationUnavailable);
-        }
-        // An acceptor has removed the signature.
-        head.fault(&self.config.limits.head, is_secured || self.config.limits.unchecked)
-    }
-
-    /// Number of times that a forwarded bundle came back before, and the neighbour from which it
-    /// comes now.
-    pub(super) fn returns_of(&self, held: &Held) -> Option<(u8, Eid)> {
-        let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
-        let hops = held.hops(&self.config.limits.head);
-        let returns = self.gone.returns(&held.key(), by, hops)?;
-        Some((returns, by.clone()))
-    }
-
-    /// Accepts a bundle that comes back (RFC 9171 §5.4.2), but not to send it there again. After
-    /// too many returns its giver keeps it.
-    pub(super) fn take_returned(
+    /// Decides whether a whole bundle is accepted, and with which consequences.
+    pub(super) fn judge(
         &mut self,
+        core: &mut Core,
+        forwarder: &Forwarder,
+        now: Time,
         held: &mut Held,
-        (returns, by): (u8, Eid),
-    ) -> Result<(), Option<Reply>> {
-        self.statistics.returned += 1;
-        if returns >= self.config.limits.returns {
-            return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
+        giver: Giver,
+    ) -> Result<Vec<Step>, Denial> {
+        complete(core, now, held, giver);
+        if giver == Giver::Fragments && core.stock.knows(&held.key()) {
+            // It has come whole in the meantime.
+            return Err(Rejection::default().into());
         }
-        held.arrival.returns = returns + 1;
-        held.from = Some(by);
-        Ok(())
-    }
-
-    /// Whether a bundle is here, or was here and is remembered. One without a source has no identity.
-    pub(super) fn knows(&self, key: &Key) -> bool {
-        !key.source.is_none() && self.by_key.contains_key(key) || self.gone.contains(key)
-    }
-
-    /// Whether a bundle has an endpoint of this node as its source, and was not created here. One
-    /// that was, and comes back, is here or remembered.
-    fn is_not_ours(&self, head: &Head) -> bool {
-        let source = head.source();
-        if source.is_none() || source.is_local() || !self.is_ours(source) {
-            return false;
+        if giver.is_here() {
+            return Ok(Vec::new());
         }
-        let key = head.key();
-        !self.knows(&key) && !self.knows(&key.whole())
+        core.statistics.received += 1;
+        check_head(core, &held.head)?;
+        if let Some(reason) = rejects(core, &held.head, held.arrival.is_secured) {
+            return Err(discard(core, reason).into());
+        }
+        let key = held.key();
+        let total = held.head.fragment().map(|fragment| fragment.total);
+        if let (Some((offset, len)), Some(total)) = (key.fragment, total)
+            && offset.checked_add(len).is_none_or(|end| end > total)
+        {
+            core.statistics.malformed += 1;
+            return Err(Refusal::NotAcceptable.into());
+        }
+        let known = repeats(core, held);
+        if let (None, Some((returns, by))) = (known, returns_of(core, held)) {
+            // It comes back (RFC 9171 §5.4.2), and must not be sent there again. After too many
+            // returns its giver keeps it.
+            core.statistics.returned += 1;
+            if returns >= core.config.limits.returns {
+                return Err(Refusal::NotAcceptable.into());
+            }
+            held.arrival.returns = returns + 1;
+            held.from = Some(by);
+        } else if known.is_some()
+            || core.stock.gone.contains(&key)
+            || self.joins.is_redundant(core, held)
+        {
+            core.statistics.duplicates += 1;
+            // A copy of an unsafe bundle is not safe either: both get the same reply.
+            if let Some(givers) = known.and_then(|number| self.givers.get_mut(&number)) {
+                givers.push(giver);
+                return Err(Rejection::default().into());
+            }
+            return Err(Denial::Duplicate);
+        }
+        check_rules(core, forwarder, &held.head, held.arrival.by.as_ref())?;
+        if held.expires <= now {
+            // As if it had expired here.
+            core.statistics.expired += 1;
+            let reason = core.end_of_life(now, held);
+            let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
+            let steps = vec![RECEPTION, report, Step::Deleted(reason)];
+            return Err(Rejection { reply: Some(Reply::NotNeeded), steps }.into());
+        }
+        let (account, _) = core.share_of(held);
+        if !core.check_share(&account, held.bytes()) || !self.joins.check_place(core, held) {
+            return Err(Refusal::NoResources.into());
+        }
+        if let Some(violation) = fault_of_six(core, &held.head, false) {
+            return Err(violate(core, violation, giver).into());
+        }
+        let unknown = held.head.process_unknown(&mut held.tail, &core.config.limits.head);
+        let mut steps = Vec::new();
+        if unknown.reports {
+            steps.push(Step::ReportBlock);
+        }
+        if !unknown.deletes {
+            return Ok(steps);
+        }
+        let mut rejection = discard(core, Reason::BlockUnsupported);
+        rejection.steps.splice(1..1, steps);
+        Err(rejection.into())
     }
 
-    /// Refuses a bundle that is being received if its head shows that it is not accepted; returns
-    /// whether it does.
-    pub(super) fn turn_away(&mut self, number: u64) -> bool {
-        let Some(intake) = self.intakes.get(number) else { return true };
-        let by = self.begun_by(intake);
-        // A duplicate takes no room: it is answered as such once it is whole.
-        let is_new = |head: &Head| !self.knows(&head.key());
-        let fault = |head: &Head| {
-            let rule = || is_new(head).then(|| self.breaks_rule(head, by.as_ref())).flatten();
-            self.refuses(head).or_else(rule)
+    /// Processes the security of a bundle. Its payload is read into memory first.
+    pub(super) fn secure(&mut self, core: &mut Core, giver: Giver, held: Box<Held>) -> Secured {
+        if let Some(reason) = rejects(core, &held.head, false).filter(|_| !giver.is_here()) {
+            return Secured::Rejected(held, discard(core, reason));
+        }
+        let bytes = match &held.payload {
+            Content::Bytes(bytes) => bytes.to_vec(),
+            Content::File { .. } if held.payload.len() > core.config.security.payload_max => {
+                return Secured::Rejected(held, Refusal::NotAcceptable.into());
+            }
+            Content::File { .. } => {
+                let number = core.number();
+                self.joins.renumber(held.number, number);
+                let (by, owned) = (held.arrival.by.clone(), held.own_file().cloned());
+                let body = Body::Memory(BytesMut::new());
+                let mut intake = Intake::with_head(giver, body, held.head);
+                (intake.by, intake.parts) = (by, Some(held.payload.into()));
+                (intake.is_made, intake.read_from) = (true, owned);
+                return Secured::Read(number, Box::new(intake));
+            }
         };
-        let Some(why) = intake.head().and_then(fault) else { return false };
-        self.refuse_intake(number, why);
-        true
+        let Head::Seven(head) = &held.head else {
+            return Secured::Rejected(held, Rejection::default());
+        };
+        let mut opened = Opened { head: (**head).clone(), payload: bytes };
+        let passed = match self.carry_out_policy(core, &mut opened, giver) {
+            Ok(passed) => passed,
+            Err(violation) => return Secured::Rejected(held, violate(core, violation, giver)),
+        };
+        let head = Head::from(opened.head);
+        let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
+        (intake.by, intake.is_made, intake.secured) = (held.arrival.by, true, Some(passed));
+        Secured::Passed(held.number, Box::new(intake), opened.payload.into())
     }
+
+    /// Numbers of the rules whose operations the bundle passed.
+    fn carry_out_policy(
+        &mut self,
+        core: &Core,
+        opened: &mut Opened,
+        giver: Giver,
+    ) -> Result<Vec<u32>, Violation> {
+        let is_for_us = core.is_for_us(&opened.head.primary().destination);
+        let (policy, node) = (&core.config.security, &core.config.node);
+        let (mut signed, mut passed) = (Vec::new(), Vec::new());
+        if !giver.is_here() || giver == Giver::Fragments {
+            if !is_for_us {
+                signed = opened.signed();
+            }
+            passed = policy.check(opened, is_for_us)?.into_iter().collect();
+        }
+        if is_for_us {
+            return Ok(passed);
+        }
+        opened.restore_crcs(&signed, core.config.crc.payload)?;
+        policy.protect(opened, node, &mut self.vectors)?;
+        // A primary block has a CRC, or is signed (RFC 9171 §4.3.1).
+        let primary = opened.head.primary();
+        if primary.crc == CrcType::None && !opened.protects(INTEGRITY, 0) {
+            let crc = core.config.crc.primary;
+            opened.set_primary(bp7::Primary { crc, ..primary.clone() })?;
+        }
+        Ok(passed)
+    }
+}
+
+/// Deletes an arrived bundle.
+fn discard(core: &mut Core, reason: Reason) -> Rejection {
+    core.statistics.deleted += 1;
+    let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
+    let steps = vec![RECEPTION, Step::Note(None, reason), report];
+    Rejection { reply: Some(Reply::NotNeeded), steps }
+}
+
+/// Deletes a bundle that violates a security rule. Its giver must not take it for delivered.
+fn violate(core: &mut Core, violation: Violation, giver: Giver) -> Rejection {
+    core.statistics.deleted += 1;
+    core.statistics.insecure += 1;
+    let reason = violation.fault.reason();
+    let note = Step::Note(violation.rule, reason);
+    let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
+    let steps = match giver {
+        Giver::Layer { .. } | Giver::Remains => vec![note, RECEPTION, report],
+        Giver::Fragments => vec![note, report],
+        Giver::User { .. } => vec![note, Step::Deleted(reason)],
+        Giver::Agent => vec![note],
+    };
+    let refused = Reply::Refused(Refusal::NotAcceptable);
+    Rejection { reply: (!giver.is_here()).then_some(refused), steps }
+}
+
+/// Sets the priority and the times of a received bundle.
+fn complete(core: &Core, now: Time, held: &mut Held, giver: Giver) {
+    let limits = &core.config.limits;
+    held.priority = match giver {
+        Giver::User { priority, .. } => priority,
+        Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {
+            held.head.priority().unwrap_or(Priority::Normal)
+        }
+    };
+    let rule = core.rule(&held.head, held.arrival.by.as_ref()).filter(|_| !giver.is_here());
+    let max = rule.map_or(u64::MAX, |rule| core.config.accept[rule].lifetime_ms);
+    let max = max.min(limits.lifetime_ms());
+    held.received = now;
+    (held.age_ms, held.expires) = ages(&held.head, now, core.clock(), max, &limits.head);
+    held.from = held.head.previous_node(&limits.head);
+}
+
+/// Whether a bundle's security is to be processed; fragments are processed after reassembly.
+pub(super) fn is_to_be_secured(core: &Core, head: &Head) -> bool {
+    matches!(head, Head::Seven(_))
+        && head.fragment().is_none()
+        && core.config.security.concerns(head.source(), head.destination())
+}
+
+/// Violation of a rule by a bundle of version 6, which cannot carry operations: those that rules
+/// require are missing. `is_from_here` if this node created it.
+pub(super) fn fault_of_six(core: &Core, head: &Head, is_from_here: bool) -> Option<Violation> {
+    let Head::Six(six) = head else { return None };
+    let mut roles = Vec::new();
+    if !is_from_here {
+        roles.extend([Role::Verifier, Role::Acceptor]);
+    }
+    if !core.is_for_us(head.destination()) {
+        roles.push(Role::Source);
+    }
+    let has = |kind: u64| six.blocks().iter().any(|block| u64::from(block.kind()) == kind);
+    let between = (head.source(), head.destination());
+    core.config.security.check_unprotected(&roles, between, has).err()
+}
+
+/// Checks the head of a bundle, as soon as it has come; an error is the reason to refuse it. One
+/// with an endpoint of this node as its source that was created here, and comes back, is here or
+/// remembered.
+pub(super) fn check_head(core: &Core, head: &Head) -> Result<(), Refusal> {
+    let (source, is_known) = (head.source(), |key: &Key| core.stock.knows(key));
+    let is_ours = !source.is_none() && !source.is_local() && core.is_ours(source);
+    let is_forged = is_ours && !is_known(&head.key()) && !is_known(&head.key().whole());
+    let is_unused = !core.config.versions.contains(&head.version());
+    if is_unused || is_forged { Err(Refusal::NotAcceptable) } else { Ok(()) }
+}
+
+/// Checks a bundle by the rules; an error is the reason to refuse it.
+pub(super) fn check_rules(
+    core: &Core,
+    forwarder: &Forwarder,
+    head: &Head,
+    by: Option<&Eid>,
+) -> Result<(), Refusal> {
+    if !core.config.limits.unrouted && !has_use(core, forwarder, head.destination()) {
+        return Err(Refusal::NotAcceptable);
+    }
+    let Some(number) = core.rule(head, by) else { return Ok(()) };
+    let rule = &core.config.accept[number];
+    let bytes = head.payload_len().saturating_add(head.encoded_len() as u64);
+    if rule.refuse || bytes > rule.bundle {
+        return Err(Refusal::NotAcceptable);
+    }
+    let load = core.stock.shares.under(number);
+    let is_full = load.bundles >= rule.bundles || load.bytes.saturating_add(bytes) > rule.bytes;
+    if is_full { Err(Refusal::NoResources) } else { Ok(()) }
+}
+
+/// Whether bundles for an endpoint can be delivered or forwarded now or later.
+fn has_use(core: &Core, forwarder: &Forwarder, to: &Eid) -> bool {
+    let is_registered = core.users.is_registered(to);
+    if core.is_ours(to) {
+        return is_registered || *to == to.node();
+    }
+    is_registered || forwarder.leads_to(&core.config, to)
+}
+
+/// Reason to delete a bundle that has come.
+fn rejects(core: &Core, head: &Head, is_secured: bool) -> Option<Reason> {
+    // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
+    let named = [head.source(), head.destination(), head.report_to()];
+    if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
+        return Some(Reason::DestinationUnavailable);
+    }
+    // An acceptor has removed the signature.
+    let limits = &core.config.limits;
+    head.fault(&limits.head, is_secured || limits.unchecked)
+}
+
+/// Number of times that a forwarded bundle came back before, and the neighbour from which it comes
+/// now.
+fn returns_of(core: &Core, held: &Held) -> Option<(u8, Eid)> {
+    let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
+    let hops = held.hops(&core.config.limits.head);
+    let returns = core.stock.gone.returns(&held.key(), by, hops)?;
+    Some((returns, by.clone()))
+}
+
+/// Number of the held bundle that an arriving one repeats. A fragment for this node does not
+/// repeat that of another neighbour: one of them may be forged. A bundle without a source repeats
+/// none.
+fn repeats(core: &Core, held: &Held) -> Option<u64> {
+    let number = *core.stock.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
+    let is_apart = held.head.fragment().is_some()
+        && core.is_for_us(held.destination())
+        && core.stock.get(number).is_some_and(|known| known.arrival.by != held.arrival.by);
+    (!is_apart).then_some(number)
+}
+
+/// Handles a copy of a held bundle that was elsewhere: it came back in a loop, perhaps before the
+/// acknowledgement of its transmission. Nodes on that way take the held bundle for a repetition,
+/// unless its hop count is higher than when it was sent. Each transmission adds at most one hop,
+/// however many copies come. After too many of them the giver keeps the copy.
+pub(super) fn note_copy(core: &mut Core, copy: &Held) -> Reply {
+    let is_last = core.config.routing.is_copying() || core.is_for_us(copy.destination());
+    let (limits, stock) = (&core.config.limits, &mut core.stock);
+    let held = stock.by_key.get(&copy.key()).and_then(|number| stock.bundles.get_mut(number));
+    let held = held.filter(|held| !is_last && held.was_elsewhere(copy, &limits.head));
+    let Some(arrival) = held.map(|held| &mut held.arrival).filter(|arrival| arrival.is_tried)
+    else {
+        return Reply::NotNeeded;
+    };
+    if arrival.hops >= limits.returns {
+        return Reply::Refused(Refusal::NotAcceptable);
+    }
+    arrival.hops += 1;
+    arrival.is_tried = false;
+    Reply::NotNeeded
 }

@@ -8,20 +8,14 @@
 use std::time::Duration;
 
 use engine::Time;
-use session::timer::TICK;
 
 use super::config::{Boot, Config, millis};
 use super::head::Head;
-use super::held::Held;
-use super::record::{Clocks, Record};
-use super::store::Job;
-use super::{Agent, Alarm};
+use crate::codec::bp6;
 use crate::codec::bp7::Bounds;
 
 /// Longest time between two records of the clocks while there are bundles.
-const NOTE: Duration = Duration::from_secs(60);
-/// Difference to a bundle's creation time that is no error of this node's clock.
-const TOLERANCE_MS: u64 = 1000;
+pub(super) const NOTE: Duration = Duration::from_secs(60);
 
 /// Conversions between the clocks.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +32,12 @@ impl Clock {
         self.dtn.map(|clock| clock.saturating_add(ms(at)))
     }
 
+    /// The time in the format of version 6; 0 from a node without a clock.
+    pub(super) fn time_six(self, at: Time) -> bp6::DtnTime {
+        let ms = self.dtn_time(at).unwrap_or(0);
+        bp6::DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
+    }
+
     /// Milliseconds under which a moment is stored in records.
     pub(super) fn kept_ms(self, at: Time) -> u64 {
         ms(at).saturating_add_signed(self.kept)
@@ -51,6 +51,15 @@ impl Clock {
     }
 }
 
+/// All clocks at one moment, recorded so that a later run knows the time that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clocks {
+    pub(super) kept_ms: u64,
+    /// Number of the machine's boot, and milliseconds since then.
+    pub(super) boot: Option<(u64, u64)>,
+    pub(super) dtn_ms: Option<u64>,
+}
+
 /// The clock of records.
 #[derive(Debug)]
 pub(super) struct Life {
@@ -60,7 +69,7 @@ pub(super) struct Life {
     /// is not known until the wall clock is right.
     gap: Option<(Clocks, u64)>,
     /// Time of the last record of the clocks.
-    noted: Option<Time>,
+    pub(super) noted: Option<Time>,
 }
 
 impl Life {
@@ -94,7 +103,7 @@ impl Life {
 
     /// Adds the time between two boots, once the wall clock shows it. Returns the added
     /// milliseconds and the first number of this run.
-    fn fill_gap(&mut self, now: Time, dtn_ms: Option<u64>) -> Option<(u64, u64)> {
+    pub(super) fn fill_gap(&mut self, now: Time, dtn_ms: Option<u64>) -> Option<(u64, u64)> {
         let (before, first) = self.gap?;
         let passed = dtn_ms?.checked_sub(before.dtn_ms?)?;
         self.gap = None;
@@ -129,114 +138,8 @@ fn ms(at: Time) -> u64 {
     at.as_nanos() / 1_000_000
 }
 
-fn since_boot(boot: Boot, now: Time) -> (u64, u64) {
+pub(super) fn since_boot(boot: Boot, now: Time) -> (u64, u64) {
     (boot.id, boot.ms.saturating_add(ms(now)))
-}
-
-impl Agent {
-    /// Sets the wall clock: milliseconds from the beginning of 2000 to [`Time::ZERO`], or `None`
-    /// if they are not known.
-    ///
-    /// Bundles keep their ages and remaining lifetimes. Those of other nodes, however, expire by
-    /// the new clock if that is earlier and the clock was behind when they arrived: there was
-    /// none, or their creation times were in the future. Contacts of a plan do not change.
-    pub fn set_clock(&mut self, now: Time, clock: Option<u64>) {
-        let before = self.clock();
-        self.config.clock = clock;
-        let dtn_ms = self.clock().dtn_time(now);
-        if let Some((missing_ms, first)) = self.restart.life.fill_gap(now, dtn_ms) {
-            let numbers: Vec<u64> =
-                self.bundles.range(..first).map(|(number, _)| *number).collect();
-            for number in numbers {
-                self.grow_older(now, number, missing_ms);
-            }
-            // Records of this run have times before the shift.
-            let numbers: Vec<u64> =
-                self.bundles.range(first..).map(|(number, _)| *number).collect();
-            numbers.into_iter().for_each(|number| self.record_again(number));
-        }
-        if let Some(dtn_ms) = dtn_ms {
-            let wrong = self.bundles.iter().filter_map(|(number, held)| {
-                let expires = self.earlier_expiry(before, (now, dtn_ms), held)?;
-                Some((*number, expires))
-            });
-            for (number, expires) in wrong.collect::<Vec<_>>() {
-                self.expire_at(number, expires);
-                self.record_again(number);
-            }
-        }
-        self.note_clocks(now);
-        self.expire(now);
-    }
-
-    /// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
-    /// behind when it arrived.
-    fn earlier_expiry(
-        &self,
-        before: Clock,
-        (now, dtn_ms): (Time, u64),
-        held: &Held,
-    ) -> Option<Time> {
-        let made_ms = held.head.creation().time_ms;
-        if made_ms == 0 || self.is_ours(held.head.source()) {
-            return None;
-        }
-        let was_behind = match before.dtn_time(held.received) {
-            Some(then_ms) => made_ms > then_ms.saturating_add(TOLERANCE_MS),
-            None => true,
-        };
-        let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
-        let lifetime_ms = held.head.lifetime_ms().min(self.config.limits.lifetime_ms());
-        let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
-        (expires < held.expires).then_some(expires)
-    }
-
-    fn grow_older(&mut self, now: Time, number: u64, older_ms: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        held.age_ms = held.age_ms.saturating_add(older_ms);
-        let expires = now + held.expires.since(now).saturating_sub(millis(older_ms));
-        self.expire_at(number, expires);
-    }
-
-    fn expire_at(&mut self, number: u64, expires: Time) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        self.by_expiry.remove(&(held.expires, number));
-        held.expires = expires;
-        self.by_expiry.insert((expires, number));
-    }
-
-    /// Replaces the record of a bundle whose times have changed.
-    fn record_again(&mut self, number: u64) {
-        let Some(held) = self.bundles.get(&number).filter(|_| self.config.persistent) else {
-            return;
-        };
-        let record = Record::Held(self.record(held)).encode();
-        self.store.put(Job::Forget, number, record);
-    }
-
-    /// Records all clocks, and does so again in a minute while there are bundles.
-    pub(super) fn note_clocks(&mut self, now: Time) {
-        if !self.config.persistent || !self.restart.is_ready {
-            return;
-        }
-        let clock = self.clock();
-        let boot = self.config.boot.map(|boot| since_boot(boot, now));
-        let clocks = Clocks { kept_ms: clock.kept_ms(now), boot, dtn_ms: clock.dtn_time(now) };
-        self.store.put_clocks(Record::Clocks(clocks).encode());
-        self.restart.life.noted = Some(now);
-        self.watch_clocks(now);
-    }
-
-    /// Sees to the next record of the clocks. Where runs have no boot, the wall clock suffices.
-    pub(super) fn watch_clocks(&mut self, now: Time) {
-        if !self.config.persistent || self.config.boot.is_none() || self.bundles.is_empty() {
-            return;
-        }
-        let noted = self.restart.life.noted.map_or(now, |noted| noted + NOTE);
-        if self.timers.get(Alarm::Clocks).is_none() {
-            self.timers.set(Alarm::Clocks, noted.max(now + TICK), "the next record of the clocks");
-        }
-    }
 }
 
 #[cfg(test)]
@@ -249,15 +152,16 @@ mod tests {
 
     /// Milliseconds that pass by the clock of records between two runs.
     fn passed(
-        before: (Option<(u64, u64)>, Option<u64>),
-        after: (Option<(u64, u64)>, Option<u64>),
+        boot: Option<(u64, u64)>,
+        dtn_ms: Option<u64>,
+        boot_after: Option<(u64, u64)>,
+        dtn_ms_after: Option<u64>,
     ) -> u64 {
         let now = Time::from_secs(2);
-        let (boot, dtn_ms) = before;
-        let mut life = Life::new(after.1);
+        let mut life = Life::new(dtn_ms_after);
         let before = Clocks { kept_ms: 5_000_000, boot, dtn_ms };
-        life.resume(now, &config(after.0, after.1), before, 9);
-        let clock = Clock { dtn: after.1, kept: life.kept };
+        life.resume(now, &config(boot_after, dtn_ms_after), before, 9);
+        let clock = Clock { dtn: dtn_ms_after, kept: life.kept };
         assert_eq!(clock.moment(Time::ZERO, clock.kept_ms(now)), now);
         clock.kept_ms(now) - 5_000_000
     }
@@ -266,16 +170,16 @@ mod tests {
     fn the_clock_of_records_goes_on_from_run_to_run() {
         let boot = |ms| Some((1, ms));
         // By the time since boot, whatever the wall clock does.
-        assert_eq!(passed((boot(10_000), None), (boot(60_000), None)), 52_000);
-        assert_eq!(passed((boot(10_000), Some(900)), (boot(60_000), Some(5))), 52_000);
-        assert_eq!(passed((boot(10_000), Some(5)), (boot(60_000), Some(900_000_000))), 52_000);
+        assert_eq!(passed(boot(10_000), None, boot(60_000), None), 52_000);
+        assert_eq!(passed(boot(10_000), Some(900), boot(60_000), Some(5)), 52_000);
+        assert_eq!(passed(boot(10_000), Some(5), boot(60_000), Some(900_000_000)), 52_000);
         // After another boot by the wall clock, and at least by the time since then.
         let other = |ms| Some((2, ms));
-        assert_eq!(passed((boot(10_000), Some(9000)), (other(1000), Some(57_000))), 50_000);
-        assert_eq!(passed((boot(10_000), Some(9000)), (other(1000), Some(7500))), 3000);
-        assert_eq!(passed((boot(10_000), None), (other(40_000), None)), 42_000);
+        assert_eq!(passed(boot(10_000), Some(9000), other(1000), Some(57_000)), 50_000);
+        assert_eq!(passed(boot(10_000), Some(9000), other(1000), Some(7500)), 3000);
+        assert_eq!(passed(boot(10_000), None, other(40_000), None), 42_000);
         // Without a boot by the wall clock alone.
-        assert_eq!(passed((None, Some(9000)), (None, Some(57_000))), 50_000);
-        assert_eq!(passed((None, None), (None, None)), 0);
+        assert_eq!(passed(None, Some(9000), None, Some(57_000)), 50_000);
+        assert_eq!(passed(None, None, None, None), 0);
     }
 }

@@ -113,6 +113,36 @@ pub enum Routing {
     },
 }
 
+impl Routing {
+    /// Whether each neighbour gets a copy.
+    pub(super) const fn is_copying(&self) -> bool {
+        match self {
+            Self::Epidemic | Self::Spray { .. } => true,
+            Self::Static(_) | Self::ContactGraph(..) => false,
+        }
+    }
+
+    /// Returns the node if it gets its own copy.
+    pub(super) fn copy_for<'a>(&self, node: &'a Eid) -> Option<&'a Eid> {
+        self.is_copying().then_some(node)
+    }
+
+    /// Whether there is a contact plan.
+    pub(super) const fn is_planned(&self) -> bool {
+        matches!(self, Self::ContactGraph(..))
+    }
+
+    /// Copies a bundle starts with at this node, which came with `copies`.
+    pub(super) fn first_copies(&self, copies: Option<u32>, is_here: bool) -> u32 {
+        match self {
+            Self::Spray { copies: first } if is_here => (*first).max(1),
+            Self::Static(_) | Self::ContactGraph(..) | Self::Epidemic | Self::Spray { .. } => {
+                copies.unwrap_or(1).max(1)
+            }
+        }
+    }
+}
+
 /// Type of the block with the number of copies, an unsigned integer. Types from 192 on are for
 /// private and experimental use (RFC 9171 §9.1).
 pub const COPIES: u64 = 222;
@@ -149,6 +179,16 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
+    /// Whether the rule is about a bundle of a neighbour.
+    pub(super) fn matches(&self, source: &Eid, destination: &Eid, by: Option<&Eid>) -> bool {
+        let is_of_it = match &self.by {
+            By::Any => true,
+            By::Neighbour(node) => by == Some(node),
+            By::Strangers => by.is_none(),
+        };
+        is_of_it && self.from.matches(source) && self.to.matches(destination)
+    }
+
     fn contains(&self, other: &Self) -> bool {
         (self.by == By::Any || self.by == other.by)
             && self.from.contains(&other.from)

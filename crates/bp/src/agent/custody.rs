@@ -16,18 +16,29 @@ use session::ranges::Ranges;
 
 use super::head::Key;
 use super::held::Custody;
-use super::{Agent, Alarm, Believe, Held, Indication, Version};
+use super::source::SendRequest;
+use super::stock::Core;
+use super::{Alarm, Believe, Held, Indication, Version};
 use crate::codec::bp6::{
     AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
 };
-use crate::codec::bp7::{BundleFlags, Eid, Reason};
+use crate::codec::bp7::Eid;
 
 /// Most bundles in one aggregate signal.
 const AGGREGATE_MAX: usize = 1024;
 
+/// Origin of a custody signal.
+#[derive(Clone, Debug)]
+pub(super) struct Signaller {
+    /// Its source.
+    pub(super) source: Eid,
+    /// Neighbour over whose link it came, if known.
+    pub(super) by: Option<Eid>,
+}
+
 /// Bundles in custody, and signals to send.
 #[derive(Debug)]
-pub(super) struct Custodies {
+pub(super) struct Custodian {
     /// Bundles that were sent, by the time of their retransmission.
     by_time: BTreeSet<(Time, u64)>,
     /// Bundles by the numbers under which custodians may acknowledge them. These are not the
@@ -39,7 +50,7 @@ pub(super) struct Custodies {
     signals: BTreeMap<(Eid, bool, u8), BTreeSet<u64>>,
 }
 
-impl Custodies {
+impl Custodian {
     pub(super) fn new(rng: &mut Rng) -> Self {
         // Other implementations have numbers of 32 bits.
         let first = rng.next_u64() >> 33;
@@ -60,142 +71,122 @@ impl Custodies {
     }
 
     /// Removes a bundle.
-    pub(super) fn forget(&mut self, number: u64, custody: Option<&Custody>) {
-        let Some(custody) = custody else { return };
+    pub(super) fn forget(&mut self, held: &Held) {
+        let Some(custody) = &held.custody else { return };
         if let Some(again) = custody.again {
-            self.by_time.remove(&(again, number));
+            self.by_time.remove(&(again, held.number));
         }
         if let Some(given) = custody.number {
             self.by_number.remove(&given);
         }
     }
-}
 
-/// Origin of a custody signal.
-#[derive(Clone, Debug)]
-pub(super) struct Signaller {
-    /// Its source.
-    pub(super) source: Eid,
-    /// Neighbour over whose link it came, if known.
-    pub(super) by: Option<Eid>,
-}
-
-impl Agent {
     /// Custody of a bundle under a number.
-    pub(super) fn new_custody(&mut self, number: u64) -> Custody {
-        let is_numbered = self.config.custody.aggregate_after.is_some();
-        let given = is_numbered.then(|| self.custodies.assign(number));
+    pub(super) fn new_custody(&mut self, core: &Core, number: u64) -> Custody {
+        let is_numbered = core.config.custody.aggregate_after.is_some();
+        let given = is_numbered.then(|| self.assign(number));
         Custody { number: given, ..Custody::default() }
     }
 
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
-    pub(super) fn take_custody(&mut self, number: u64, held: &mut Held) {
-        if !held.head.requests_custody() || !self.config.custody.accept {
+    pub(super) fn take_custody(&mut self, core: &Core, held: &mut Held) {
+        if !held.head.requests_custody() || !core.config.custody.accept {
             return;
         }
         let before = held.head.custodian().clone();
         held.arrival.predecessor = Some((before, held.head.custody_number()));
-        if self.is_for_us(held.destination()) {
+        if core.is_for_us(held.destination()) {
             return;
         }
-        match held.head.set_custodian(&self.config.node) {
-            Ok(()) => held.custody = Some(self.new_custody(number)),
+        match held.head.set_custodian(&core.config.node) {
+            Ok(()) => held.custody = Some(self.new_custody(core, held.number)),
             // A bundle whose endpoints are numbers cannot name a node without one.
             Err(_) => held.arrival.predecessor = None,
         }
     }
 
-    /// Signals to the previous custodian that this node has the bundle, which is safe.
-    pub(super) fn signal_predecessor(&mut self, now: Time, number: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        let Some((custodian, custody_number)) = held.arrival.predecessor.take() else { return };
-        let (key, total) = (held.key(), held.head.lifetime_ms());
-        self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
-        let addressee = (custodian, custody_number);
-        self.signal(now, addressee, &key, total, CustodyReason::NoInformation);
-    }
-
     /// Signals redundant reception of a bundle that is, or was, here (RFC 5050 §5.6 step 4).
-    pub(super) fn signal_redundant(&mut self, now: Time, held: &Held) {
-        if held.head.requests_custody() && self.config.custody.accept {
-            let addressee = (held.head.custodian().clone(), held.head.custody_number());
-            let reason = CustodyReason::RedundantReception;
-            self.signal(now, addressee, &held.key(), held.head.lifetime_ms(), reason);
+    pub(super) fn signal_redundant(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        held: &Held,
+    ) -> Vec<SendRequest> {
+        if !held.head.requests_custody() || !core.config.custody.accept {
+            return Vec::new();
         }
+        let (custodian, number) = (held.head.custodian().clone(), held.head.custody_number());
+        self.signal(core, now, custodian, number, held, CustodyReason::RedundantReception)
     }
 
-    /// Sends a custody signal, or adds it to the aggregate for the same custodian.
-    fn signal(
+    /// Custody signal to send now, unless it is added to the aggregate for the same custodian.
+    pub(super) fn signal(
         &mut self,
+        core: &mut Core,
         now: Time,
-        (custodian, custody_number): (Eid, Option<u64>),
-        key: &Key,
-        lifetime_ms: u64,
+        custodian: Eid,
+        custody_number: Option<u64>,
+        held: &Held,
         reason: CustodyReason,
-    ) {
-        if custodian.is_none() || self.is_ours(&custodian) {
-            return;
+    ) -> Vec<SendRequest> {
+        if custodian.is_none() || core.is_ours(&custodian) {
+            return Vec::new();
         }
         let succeeded = reason == CustodyReason::NoInformation;
-        if let (Some(custody_number), Some(after)) =
-            (custody_number, self.config.custody.aggregate_after)
-        {
+        if let (Some(number), Some(after)) = (custody_number, core.config.custody.aggregate_after) {
             let signal_kind = (custodian, succeeded, reason.code());
-            let numbers = self.custodies.signals.entry(signal_kind).or_default();
-            numbers.insert(custody_number);
-            let is_full = numbers.len() >= AGGREGATE_MAX;
-            if is_full || self.custodies.signals.len() >= AGGREGATE_MAX {
-                self.send_signals(now);
-            } else if self.timers.get(Alarm::Signals).is_none() {
-                self.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
+            let numbers = self.signals.entry(signal_kind).or_default();
+            numbers.insert(number);
+            if numbers.len() >= AGGREGATE_MAX || self.signals.len() >= AGGREGATE_MAX {
+                return self.due_signals(core);
             }
-            return;
+            if core.timers.get(Alarm::Signals).is_none() {
+                core.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
+            }
+            return Vec::new();
         }
-        let Key { source, creation, fragment, .. } = key.clone();
+        let Key { source, creation, fragment, .. } = held.key();
         let subject = Subject { source, creation: creation.into(), fragment };
-        let time = self.dtn_time_six(now);
-        let signal = CustodySignal { subject, succeeded, reason, time };
-        self.send_record_six(
-            now,
-            &custodian,
-            lifetime_ms,
-            &AdministrativeRecord::CustodySignal(signal),
-        );
+        let signal = CustodySignal { subject, succeeded, reason, time: core.clock().time_six(now) };
+        let record = AdministrativeRecord::CustodySignal(signal);
+        SendRequest::six(&custodian, held.head.lifetime_ms(), &record).into_iter().collect()
     }
 
-    /// Sends the aggregate signals.
-    pub(super) fn send_signals(&mut self, now: Time) {
-        self.timers.cancel(Alarm::Signals);
-        for ((custodian, succeeded, reason), numbers) in std::mem::take(&mut self.custodies.signals)
-        {
-            let reason = CustodyReason::from_code(reason);
-            let fills = fills(&numbers);
+    /// Aggregate signals, which are to be sent.
+    pub(super) fn due_signals(&mut self, core: &mut Core) -> Vec<SendRequest> {
+        core.timers.cancel(Alarm::Signals);
+        let lifetime_ms = core.config.limits.lifetime_ms().min(DAY_MS);
+        let signals = std::mem::take(&mut self.signals).into_iter();
+        let signals = signals.filter_map(|((to, succeeded, reason), numbers)| {
+            let (reason, fills) = (CustodyReason::from_code(reason), fills(&numbers));
             let signal = AggregateCustodySignal { succeeded, reason, fills };
             let record = AdministrativeRecord::AggregateCustodySignal(signal);
-            self.send_record_six(
-                now,
-                &custodian,
-                self.config.limits.lifetime_ms().min(DAY_MS),
-                &record,
-            );
-        }
+            SendRequest::six(&to, lifetime_ms, &record)
+        });
+        signals.collect()
     }
 
     /// Handles the signal of a custodian that accepted or refused custody (RFC 5050 §5.11, §5.12).
-    pub(super) fn custody_signal(&mut self, from: &Signaller, signal: &CustodySignal) {
+    /// Returns the bundles that others keep now.
+    pub(super) fn on_signal(
+        &mut self,
+        core: &mut Core,
+        from: &Signaller,
+        signal: &CustodySignal,
+    ) -> Vec<u64> {
         let Subject { source, creation, fragment } = signal.subject.clone();
         let key = Key { version: Version::Six, source, creation: creation.into(), fragment };
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
-        if let Some(&number) = self.by_key.get(&key) {
-            self.custody_reported(number, None, has_it, from);
-            return;
+        if let Some(&number) = core.stock.by_key.get(&key) {
+            let taken = self.custody_reported(core, number, None, has_it, from);
+            return taken.into_iter().collect();
         }
         // It may be a part of a bundle that is whole here, or of a longer fragment.
-        let Some((offset, len)) = fragment else { return };
+        let Some((offset, len)) = fragment else { return Vec::new() };
         let end = offset.saturating_add(len);
         let parts =
-            self.by_key.range(key.whole()..).take_while(|(of, _)| of.whole() == key.whole());
+            core.stock.by_key.range(key.whole()..).take_while(|(of, _)| of.whole() == key.whole());
         let holds = |of: &Key| match of.fragment {
             None => Some(0),
             Some((start, len)) => {
@@ -203,19 +194,27 @@ impl Agent {
             }
         };
         let numbers: Vec<_> = parts.filter_map(|(of, n)| Some((*n, holds(of)?))).collect();
-        for (number, start) in numbers {
-            self.custody_reported(number, Some((offset - start, end - start)), has_it, from);
-        }
+        let reported = numbers.into_iter().filter_map(|(number, start)| {
+            let part = Some((offset - start, end - start));
+            self.custody_reported(core, number, part, has_it, from)
+        });
+        reported.collect()
     }
 
     /// Handles an aggregate signal, which names bundles by the numbers given here. One with other
-    /// numbers is not believed at all.
-    pub(super) fn aggregate_signal(&mut self, from: &Signaller, signal: &AggregateCustodySignal) {
-        if self.custodies.numbers.is_empty() {
-            return self.ignore_signal(from, "no bundle was sent with a number");
+    /// numbers is not believed at all. Returns the bundles that others keep now.
+    pub(super) fn on_aggregate_signal(
+        &mut self,
+        core: &mut Core,
+        from: &Signaller,
+        signal: &AggregateCustodySignal,
+    ) -> Vec<u64> {
+        if self.numbers.is_empty() {
+            self.ignore_signal(core, from, "no bundle was sent with a number");
+            return Vec::new();
         }
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
-        let given = &self.custodies.numbers;
+        let given = &self.numbers;
         let mut last = 0u64;
         let mut numbers = Vec::new();
         for fill in &signal.fills {
@@ -223,95 +222,98 @@ impl Agent {
             let end = start.saturating_add(fill.length);
             last = end.saturating_sub(1);
             if start < given.start || given.end < end {
-                return self.ignore_signal(from, "no bundle was sent with some of its numbers");
+                self.ignore_signal(core, from, "no bundle was sent with some of its numbers");
+                return Vec::new();
             }
-            numbers.extend(self.custodies.by_number.range(start..end).map(|(_, number)| *number));
+            numbers.extend(self.by_number.range(start..end).map(|(_, number)| *number));
         }
-        for number in numbers {
-            self.custody_reported(number, None, has_it, from);
-        }
+        let reported = numbers.into_iter();
+        reported
+            .filter_map(|number| self.custody_reported(core, number, None, has_it, from))
+            .collect()
     }
 
     /// Counts a signal that is not believed.
-    fn ignore_signal(&mut self, from: &Signaller, why: &'static str) {
-        self.statistics.signals_ignored += 1;
-        let count = self.statistics.signals_ignored;
+    fn ignore_signal(&mut self, core: &mut Core, from: &Signaller, why: &'static str) {
+        core.statistics.signals_ignored += 1;
+        let count = core.statistics.signals_ignored;
         // The more there were, the fewer are indicated.
         if count.is_power_of_two() {
             let (source, by) = (from.source.clone(), from.by.clone());
-            self.user.indicate(Indication::SignalIgnored { source, by, why, count });
+            core.user.indicate(Indication::SignalIgnored { source, by, why, count });
         }
     }
 
     /// Whether a signal about a bundle is believed.
-    fn believes(&self, held: &Held, custody: &Custody, from: &Signaller) -> bool {
+    fn believes(core: &Core, held: &Held, custody: &Custody, from: &Signaller) -> bool {
         let source = from.source.node();
         let is_named = custody.given.contains(&source)
             || (!custody.given.is_empty() && held.destination().node() == source);
-        match (self.config.custody.believe, &from.by) {
+        match (core.config.custody.believe, &from.by) {
             (_, Some(by)) => is_named || custody.given.contains(by),
             (Believe::Links, None) => false,
             (Believe::Sources, None) => is_named,
         }
     }
 
+    /// Handles that another node has a bundle, or a part of it. Returns the bundle if it need not be
+    /// kept any more.
     fn custody_reported(
         &mut self,
+        core: &mut Core,
         number: u64,
         part: Option<(u64, u64)>,
         has_it: bool,
         from: &Signaller,
-    ) {
-        let Some(held) = self.bundles.get(&number) else { return };
-        let Some(custody) = &held.custody else { return };
-        if !self.believes(held, custody, from) {
-            return self.ignore_signal(from, "the bundle was not sent there");
+    ) -> Option<u64> {
+        let held = core.stock.get(number)?;
+        if !Self::believes(core, held, held.custody.as_ref()?, from) {
+            self.ignore_signal(core, from, "the bundle was not sent there");
+            return None;
         }
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let held = core.stock.get_mut(number)?;
         let len = held.payload.len();
-        let Some(custody) = &mut held.custody else { return };
         // A custodian without room may have room at the next transmission.
-        if !has_it {
-            return;
-        }
+        let custody = held.custody.as_mut().filter(|_| has_it)?;
         let (start, end) = part.unwrap_or((0, len));
         custody.taken.insert(start, end.min(len));
         if custody.taken.covered() < len {
-            return;
+            return None;
         }
-        let custody = held.custody.take();
-        self.custodies.forget(number, custody.as_ref());
+        self.forget(held);
+        held.custody = None;
         let id = held.id();
-        self.cancel_sending(number);
-        self.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });
-        self.let_go(number);
+        core.cancel_sending(number);
+        core.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });
+        Some(number)
     }
 
     /// Starts the custody timer of a bundle that was sent, if this node is its custodian.
-    pub(super) fn await_custody(&mut self, now: Time, number: u64) {
-        let again = now + self.config.custody.retransmit_after;
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+    pub(super) fn await_custody(&mut self, core: &mut Core, now: Time, number: u64) {
+        let again = now + core.config.custody.retransmit_after;
+        let Some(held) = core.stock.get_mut(number) else { return };
         let Some(custody) = &mut held.custody else { return };
         if let Some(before) = custody.again.replace(again) {
-            self.custodies.by_time.remove(&(before, number));
+            self.by_time.remove(&(before, number));
         }
-        self.custodies.by_time.insert((again, number));
-        self.custody_alarm();
+        self.by_time.insert((again, number));
+        self.custody_alarm(core);
     }
 
-    fn custody_alarm(&mut self) {
-        let at = self.custodies.by_time.first().map(|(at, _)| *at);
-        self.timers.set_or_cancel(Alarm::Custody, at, "a custody timeout");
+    fn custody_alarm(&mut self, core: &mut Core) {
+        let at = self.by_time.first().map(|(at, _)| *at);
+        core.timers.set_or_cancel(Alarm::Custody, at, "a custody timeout");
     }
 
-    /// Retransmits bundles of which no node accepted custody in time.
-    pub(super) fn custody_due(&mut self, now: Time) {
-        while let Some(&(at, number)) = self.custodies.by_time.first() {
+    /// Bundles to retransmit, because no node accepted custody in time.
+    pub(super) fn due_bundles(&mut self, core: &mut Core, now: Time) -> Vec<u64> {
+        let mut due = Vec::new();
+        while let Some(&(at, number)) = self.by_time.first() {
             if at > now {
                 break;
             }
-            self.custodies.by_time.pop_first();
-            let Some(held) = self.bundles.get_mut(&number) else { continue };
+            self.by_time.pop_first();
+            let Some(held) = core.stock.get_mut(number) else { continue };
             let Some(custody) = &mut held.custody else { continue };
             custody.again = None;
             if !held.queued.is_empty() || !held.sending.is_empty() || held.waits {
@@ -322,10 +324,11 @@ impl Agent {
                 held.parts.insert(Eid::None, custody.taken.clone());
             }
             held.sent.clear();
-            self.statistics.resent += 1;
-            self.route(now, number);
+            core.statistics.resent += 1;
+            due.push(number);
         }
-        self.custody_alarm();
+        self.custody_alarm(core);
+        due
     }
 }
 

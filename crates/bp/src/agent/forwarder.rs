@@ -1,393 +1,745 @@
-//! Links of an agent, and the queues of bundles for the neighbours behind them.
+//! Forwarding of bundles (RFC 9171 §5.4): their next hops and queues, and transmissions. Bundles
+//! are routed again when links and contacts begin, end or fail, and forwarding is no longer
+//! contraindicated.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::time::Duration;
 
-use engine::Time;
+use engine::{EffectResult, Time};
 
-use super::{LinkRef, NeighbourTraffic};
-use crate::codec::bp7::Eid;
-use crate::layer::{Neighbour, Tag};
-use crate::routes::Priority;
+use super::config::Routing;
+use super::held::{Held, Sending};
+use super::intake::Giver;
+use super::links::{Down, Hop, Links, Planned, Receipt, Transmission, Up, next_hop, node};
+use super::outgoing::{Load, Loader, Unfit, load};
+use super::stock::Core;
+use super::{Alarm, Config, Indication, LinkRef};
+use crate::codec::bp7::{Eid, Reason};
+use crate::layer::{Command, LinkId, Neighbour, Outcome, Refusal, Tag};
+use crate::routes::{Priority, Route};
 
-/// First and longest back-off after a neighbour had no room, a layer failed, or the store did not
-/// record the end of a bundle.
-pub(super) const REST: Duration = Duration::from_secs(1);
-pub(super) const REST_MAX: Duration = Duration::from_secs(60);
+/// Bundles in a queue that are passed over for one that can be sent now, for example because the
+/// link that takes their length is busy.
+const SKIPPED_MAX: usize = 64;
 
-/// Position of a bundle in a queue, by descending priority.
-pub(super) type Place = (Reverse<Priority>, u64);
+/// Bundles routed again in one turn; the next turn follows after [`TURN`].
+const BATCH: usize = 1024;
+const TURN: Duration = Duration::from_millis(1);
+/// Wait from the release of contact volume until bundles are routed again, so that many releases
+/// cause one search.
+const VOLUME: Duration = Duration::from_secs(1);
+/// Interval in which bundles without a route are routed again in any case.
+const WAITING: Duration = Duration::from_secs(60);
 
-/// A neighbour over a layer.
-#[derive(Debug, Default)]
-struct Link {
-    node: Option<Eid>,
-    /// Whether the name does not count for the node's rights: it was only announced.
-    is_stranger: bool,
-    /// State of the neighbour, while it can be reached.
-    up: Option<Neighbour>,
-    /// Bundles in transit to it.
-    sending: UnderWay,
-    /// Back-off after it refused a bundle for want of room, or its layer failed: end and length.
-    rests: Option<(Time, Duration)>,
-}
+/// Fragments of [`Config::fragment`](super::Config::fragment) in transit over a link at one time.
+/// The next one waits for the end of one of them, and bundles of higher priority go first.
+const FRAGMENTS: usize = 2;
 
-/// Bundles in transit to a neighbour.
-#[derive(Debug, Default)]
-struct UnderWay {
-    /// Number and bytes of each.
-    bundles: BTreeMap<Tag, (u64, u64)>,
-    bytes: u64,
-}
+/// Bundles of one turn without a route: destination, giver and priority, with length and expiry. A
+/// longer one that expires no later has no route either, because a turn only reserves volume.
+type Misses = BTreeMap<(Eid, Option<Eid>, Priority), (u64, Time)>;
 
-impl UnderWay {
-    fn insert(&mut self, tag: Tag, number: u64, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.bundles.insert(tag, (number, bytes));
-    }
-
-    /// Removes a transmission and returns the number of its bundle.
-    fn remove(&mut self, tag: Tag) -> Option<u64> {
-        let (number, bytes) = self.bundles.remove(&tag)?;
-        self.bytes = self.bytes.saturating_sub(bytes);
-        Some(number)
-    }
-
-    /// Whether the window admits one more bundle.
-    fn has_room(&self, up: &Neighbour) -> bool {
-        self.bundles.len() < up.window || self.bytes < up.window_bytes
-    }
-}
-
-/// Result of a transmission, as far as it determines the back-off of the neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reception {
-    Accepted,
-    /// The neighbour will never take this bundle, but may take others.
-    Declined,
-    NoRoom,
-    Failed,
-}
-
-/// Link that is up.
+/// Links, contacts and transmissions of an agent.
 #[derive(Debug)]
-pub(super) struct Up {
-    pub(super) node: Option<Eid>,
-    /// Whether it was down.
-    pub(super) is_new: bool,
-    /// Whether it is new, or takes bundles of another length than before.
-    pub(super) is_changed: bool,
-}
-
-/// Link that went down.
-#[derive(Debug)]
-pub(super) struct Down {
-    pub(super) node: Option<Eid>,
-    /// Bundles that were in transit.
-    pub(super) bundles: Vec<(Tag, u64)>,
-}
-
-/// Links and queues of bundles.
-#[derive(Debug, Default)]
 pub(super) struct Forwarder {
-    links: BTreeMap<LinkRef, Link>,
-    /// Links with a current contact.
-    open: BTreeSet<LinkRef>,
-    /// Links to nodes that announced themselves.
-    pub(super) discovered: BTreeSet<LinkRef>,
-    /// Links of lost ones, until they are down.
-    ending: BTreeSet<LinkRef>,
-    /// Bundles queued for each neighbour.
-    queues: BTreeMap<Eid, BTreeSet<Place>>,
-    /// Bundles for which there is no route.
-    pub(super) waiting: BTreeSet<u64>,
-    /// Bundles to route again, although they wait or are queued.
-    pub(super) again: BTreeSet<u64>,
-    /// Bundles that a neighbour does not take in its current session: it refused them, or they are
-    /// too long.
-    declined: BTreeMap<Eid, BTreeSet<u64>>,
-    /// Neighbours that are down after a failure: their contact was missed, their link broke, or no
-    /// connection was established.
-    pub(super) failed: BTreeSet<Eid>,
-    /// Neighbours with freed transmission slots.
-    pub(super) freed: BTreeSet<Eid>,
-    /// Whether contact volume was released since bundles were last routed again.
-    pub(super) has_spare_volume: bool,
-    next_tag: u64,
+    pub(super) links: Links,
+    planned: Planned,
+    loader: Loader,
+}
+
+/// Next attempt to send a bundle whose transmission failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    /// At once, by the best route.
+    Now,
+    /// At once by another neighbour; by this one in its next session.
+    NextSession,
+    /// When bundles without a route are routed again.
+    Later,
 }
 
 impl Forwarder {
-    /// Records that a link is up to a neighbour with this configured or announced name.
+    /// No links, and the contacts of the plan in these settings.
+    pub(super) fn new(config: &Config) -> Self {
+        let (links, loader) = (Links::default(), Loader::default());
+        Self { links, planned: Planned::new(config), loader }
+    }
+
+    /// Whether bundles for an endpoint of another node can be forwarded now or later.
+    pub(super) fn leads_to(&self, config: &Config, to: &Eid) -> bool {
+        let is_routed = match &config.routing {
+            Routing::Epidemic | Routing::Spray { .. } => true,
+            Routing::Static(entries) => entries.iter().any(|entry| entry.to.matches(to)),
+            Routing::ContactGraph(_, entries) => {
+                to.ipn_node().is_some_and(|node| self.planned.leads_to(node))
+                    || entries.iter().any(|entry| entry.to.matches(to))
+            }
+        };
+        is_routed || self.links.reaches_discovered(&to.node())
+    }
+
+    /// Neighbour over whose link a bundle came.
+    pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
+        let Giver::Layer { at, .. } = giver else { return None };
+        self.links.known(at).cloned()
+    }
+
+    /// Reports something of a peer that an operator should know.
+    pub(super) fn note(&self, core: &mut Core, at: LinkRef, what: &'static str) {
+        let node = self.links.node(at).cloned();
+        core.user.indicate(Indication::Notice { node, what });
+    }
+
+    /// Reports once a minute that bundles come for which there never is room.
+    pub(super) fn note_too_long(&self, core: &mut Core, now: Time, at: LinkRef) {
+        if core.discards.count(now, None, Reason::DepletedStorage).is_some() {
+            let what = "a bundle is longer than the store, or than its neighbour's share of it";
+            self.note(core, at, what);
+        }
+    }
+
+    /// Removes a bundle that is gone from the queues, and ends its transmissions.
+    pub(super) fn forget(&mut self, core: &mut Core, held: &Held) {
+        let number = held.number;
+        self.links.forget(number);
+        for (node, route) in &held.queued {
+            self.links.dequeue(node, held.priority, number);
+            self.give_back(&mut core.config.routing, route.as_ref(), held);
+        }
+        for (link, tag) in held.sending.keys() {
+            self.links.abort(*link, *tag);
+        }
+    }
+
+    /// Routes a bundle.
+    pub(super) fn route(&mut self, core: &mut Core, now: Time, number: u64) {
+        let Some(held) = core.stock.get_mut(number) else { return };
+        match &mut core.config.routing {
+            Routing::Epidemic | Routing::Spray { .. } => {
+                held.waits = true;
+                self.links.waiting.insert(number);
+                for node in self.links.nodes_up() {
+                    self.offer_copy(core, number, &node);
+                    self.pump(core, now, &node);
+                }
+            }
+            routing @ (Routing::Static(_) | Routing::ContactGraph(..)) => {
+                match next_hop(routing, &self.links, &self.planned, now, held) {
+                    Some(hop) => self.enqueue(core, now, number, hop),
+                    None => self.wait(core, now, number),
+                }
+            }
+        }
+    }
+
+    /// Keeps a bundle that has no route now.
+    fn wait(&mut self, core: &mut Core, now: Time, number: u64) {
+        if let Some(held) = core.stock.get_mut(number) {
+            held.waits = true;
+            self.links.waiting.insert(number);
+            self.arm_dispatch(core, now);
+        }
+    }
+
+    fn enqueue(&mut self, core: &mut Core, now: Time, number: u64, Hop { node, route }: Hop) {
+        let Some(held) = core.stock.get_mut(number) else { return };
+        held.waits = false;
+        self.links.waiting.remove(&number);
+        // Parts of it may have failed one after the other.
+        if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
+            let (bytes, priority) = (held.bytes(), held.priority);
+            if let Routing::ContactGraph(router, _) = &mut core.config.routing {
+                router.release(&before, bytes, priority);
+            }
+        }
+        let Some(held) = core.stock.get(number) else { return };
+        self.links.enqueue(&node, held.priority, number);
+        self.pump(core, now, &node);
+    }
+
+    /// Releases the contact volume reserved for a bundle.
+    fn give_back(&mut self, routing: &mut Routing, route: Option<&Route>, held: &Held) {
+        if let (Some(route), Routing::ContactGraph(router, _)) = (route, routing) {
+            router.release(route, held.bytes(), held.priority);
+            self.links.has_spare_volume = true;
+        }
+    }
+
+    pub(super) fn pump_all(&mut self, core: &mut Core, now: Time) {
+        for node in self.links.nodes_up() {
+            self.pump(core, now, &node);
+        }
+    }
+
+    /// Sends bundles to neighbours with freed transmission slots.
+    pub(super) fn pump_freed(&mut self, core: &mut Core, now: Time) {
+        while let Some(node) = self.links.freed.pop_first() {
+            self.pump(core, now, &node);
+        }
+        self.use_volume(core, now);
+    }
+
+    /// Sends queued bundles to a node, as far as its links accept them.
+    fn pump(&mut self, core: &mut Core, now: Time, node: &Eid) {
+        while let Some((at, number, load)) = self.next_load(core, now, node) {
+            self.send_next(core, at, node, number, load);
+        }
+    }
+
+    /// Next bundle for a node, and the link that takes it.
+    fn next_load(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: &Eid,
+    ) -> Option<(LinkRef, u64, Load)> {
+        let free = self.links.free_links(now, node);
+        let longest = free.iter().map(|(_, most)| *most).max()?;
+        let (mut next, mut too_long, mut skipped) = (None, Vec::new(), 0);
+        for number in self.links.queue(node) {
+            let over = |link: &(LinkRef, u64)| {
+                let is_free = !self.is_busy(core, number, link.0);
+                let load = is_free.then(|| load(core, now, number, node, link.1).ok()).flatten();
+                Some((link.0, load?))
+            };
+            if let Some((at, load)) = free.iter().find_map(over) {
+                next = Some((at, number, load));
+                break;
+            }
+            match load(core, now, number, node, longest.max(self.links.bundle_max(node))) {
+                Err(Unfit::TooLong) => too_long.push(number),
+                // It waits for a link that is busy, or for the end of another transmission.
+                Ok(_) | Err(Unfit::NotNow) => skipped += 1,
+            }
+            if skipped >= SKIPPED_MAX {
+                break;
+            }
+        }
+        for number in too_long {
+            self.unqueue(core, number, node);
+            self.links.decline(node, number);
+            if !core.config.routing.is_copying() {
+                self.route(core, now, number);
+            }
+        }
+        next
+    }
+
+    /// Whether a link has enough fragments in transit, and a bundle would be fragmented.
+    fn is_busy(&self, core: &Core, number: u64, at: LinkRef) -> bool {
+        let len = core.stock.get(number).map_or(0, |held| held.payload.len());
+        // Half of a fragment: the last one may be shorter.
+        core.config.fragment.is_some_and(|fragment| {
+            len > fragment && self.links.long_ones(at, fragment / 2) >= FRAGMENTS
+        })
+    }
+
+    fn send_next(&mut self, core: &mut Core, at: LinkRef, node: &Eid, number: u64, load: Load) {
+        let copy_for = core.config.routing.copy_for(node).cloned();
+        let Some(held) = core.stock.get_mut(number) else { return };
+        let (part, head_len) = (load.part, load.head.encoded_len());
+        let (start, end) = part.unwrap_or((0, held.payload.len()));
+        let bytes = (end - start).saturating_add(head_len as u64);
+        let sent = self.links.begin(at, number, bytes);
+        let sending =
+            Sending { to: node.clone(), route: None, part, head_len, hops: held.arrival.hops };
+        if let Some(custody) = &mut held.custody {
+            custody.given.insert(node.clone());
+        }
+        held.sending.insert(sent.key(), sending);
+        held.arrival.is_tried = true;
+        if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
+            let route = held.queued.remove(node).flatten();
+            if let Some(sending) = held.sending.get_mut(&sent.key()) {
+                sending.route = route;
+            }
+            self.links.dequeue(node, held.priority, number);
+        }
+        self.give(core, number, node, load.copies);
+        self.loader.send(core, sent, load);
+    }
+
+    /// Handles a layer's report that a transmission ended. Returns the
+    /// neighbour to which all of the bundle was forwarded. Then [`Self::proceed`] is due.
+    pub(super) fn on_sent(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        sent: Transmission,
+        outcome: Outcome,
+    ) -> Option<Eid> {
+        let result = match outcome {
+            Outcome::Acknowledged | Outcome::Left | Outcome::Refused(Refusal::Completed) => {
+                Receipt::Accepted
+            }
+            Outcome::Refused(Refusal::NotAcceptable) => Receipt::Declined,
+            Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => Receipt::NoRoom,
+            Outcome::Failed { .. } => Receipt::Failed,
+        };
+        if self.links.rest(now, sent.at, result) {
+            self.arm_rests(core);
+        }
+        if let Outcome::Failed { acknowledged } = outcome
+            && let Some(held) = core.stock.get_mut(sent.number)
+        {
+            held.keep_acknowledged(sent.at, sent.tag, acknowledged);
+        }
+        let retry = match result {
+            Receipt::Accepted if !is_overtaken(core, sent) => {
+                return self.on_accepted(core, now, sent);
+            }
+            Receipt::Declined => Retry::NextSession,
+            Receipt::Accepted | Receipt::NoRoom | Receipt::Failed => Retry::Now,
+        };
+        self.reroute(core, now, sent, retry);
+        None
+    }
+
+    /// Sends the next bundles after a transmission to a neighbour ended.
+    pub(super) fn proceed(&mut self, core: &mut Core, now: Time, node: Option<Eid>) {
+        if let Some(node) = node {
+            self.pump(core, now, &node);
+            if self.links.queue(&node).next().is_none() {
+                // It may take a bundle for which the plan has no route.
+                self.links.has_spare_volume = true;
+            }
+        }
+        self.use_volume(core, now);
+    }
+
+    /// Resumes transmission to neighbours whose back-off has ended.
+    pub(super) fn rested(&mut self, core: &mut Core, now: Time) {
+        self.pump_all(core, now);
+        self.links.rested(now);
+        self.arm_rests(core);
+    }
+
+    fn arm_rests(&mut self, core: &mut Core) {
+        let until = self.links.rests_until();
+        core.timers.set_or_cancel(Alarm::Rest, until, "a neighbour's back-off");
+    }
+
+    /// Neighbour to which all of a bundle was forwarded now.
+    fn on_accepted(&mut self, core: &mut Core, now: Time, sent: Transmission) -> Option<Eid> {
+        let copies = core.config.routing.is_copying();
+        let held = core.stock.get_mut(sent.number)?;
+        let sending = held.sending.remove(&sent.key())?;
+        let node = sending.to;
+        if let Some((start, end)) = sending.part {
+            held.parts.entry(node.clone()).or_default().insert(start, end);
+            let copy_for = copies.then_some(&node);
+            if !held.has_gone(copy_for) {
+                let is_under_way = held.queued.contains_key(&node)
+                    || held.sending.values().any(|sending| sending.to == node);
+                // Parts failed while others were in transit.
+                if !is_under_way && held.gap(copy_for).is_some() {
+                    self.route(core, now, sent.number);
+                }
+                return None;
+            }
+        }
+        if copies {
+            held.parts.remove(&node);
+        } else {
+            held.parts.clear();
+        }
+        held.sent.insert(node.clone());
+        // The destination received it: no more copies are needed.
+        if copies && held.destination().node() == node && self.links.reaches_known(&node) {
+            held.waits = false;
+            self.links.waiting.remove(&sent.number);
+            self.withdraw(core, sent.number, |_| false);
+        }
+        core.statistics.forwarded += 1;
+        Some(node)
+    }
+
+    /// Routes a bundle again after a failed transmission.
+    fn reroute(&mut self, core: &mut Core, now: Time, sent: Transmission, retry: Retry) {
+        core.statistics.failed += 1;
+        let Some(held) = core.stock.get_mut(sent.number) else { return };
+        let Some(sending) = held.sending.remove(&sent.key()) else { return };
+        held.take_again(&sending.to);
+        self.give_back(&mut core.config.routing, sending.route.as_ref(), held);
+        match retry {
+            Retry::Now => self.route(core, now, sent.number),
+            Retry::NextSession => {
+                self.links.decline(&sending.to, sent.number);
+                self.unqueue(core, sent.number, &sending.to);
+                self.route(core, now, sent.number);
+            }
+            Retry::Later => {
+                self.unqueue(core, sent.number, &sending.to);
+                self.wait(core, now, sent.number);
+                self.arm_dispatch_at(core, now + WAITING);
+            }
+        }
+    }
+
+    /// Takes a bundle out of the queue of a neighbour, and releases the volume reserved for it.
+    fn unqueue(&mut self, core: &mut Core, number: u64, node: &Eid) {
+        let Some(held) = core.stock.get_mut(number) else { return };
+        let Some(route) = held.queued.remove(node) else { return };
+        self.links.dequeue(node, held.priority, number);
+        self.give_back(&mut core.config.routing, route.as_ref(), held);
+    }
+
+    /// Queues copies for a new neighbour.
+    fn spread_to(&mut self, core: &mut Core, node: &Eid) {
+        let waiting: Vec<_> = self.links.waiting.iter().copied().collect();
+        for number in waiting {
+            self.offer_copy(core, number, node);
+        }
+    }
+
+    fn offer_copy(&mut self, core: &mut Core, number: u64, node: &Eid) {
+        let Some(held) = core.stock.get_mut(number) else { return };
+        let is_for_it = held.destination().node() == *node;
+        let has = held.sent.contains(node)
+            || !is_for_it && !self.links.reaches_known(node)
+            || self.links.has_declined(node, number)
+            || held.from.as_ref() == Some(node)
+            || held.queued.contains_key(node)
+            || held.sending.values().any(|sending| sending.to == *node)
+            || held.head.source().node() == *node;
+        let has_spare = match core.config.routing {
+            Routing::Spray { .. } => held.copies > 1 || is_for_it,
+            // Nodes would not recognize copies of a bundle without a source.
+            Routing::Epidemic => is_for_it || !held.head.is_anonymous(),
+            Routing::Static(_) | Routing::ContactGraph(..) => true,
+        };
+        if !has && has_spare {
+            held.queued.insert(node.clone(), None);
+            self.links.enqueue(node, held.priority, number);
+        }
+    }
+
     pub(super) fn link_up(
         &mut self,
+        core: &mut Core,
+        now: Time,
         at: LinkRef,
-        configured: Option<Eid>,
         neighbour: Neighbour,
-    ) -> Up {
-        let link = self.links.entry(at).or_default();
-        let is_new = link.up.is_none();
-        let is_changed = link.up.as_ref().is_none_or(|up| up.bundle_max != neighbour.bundle_max);
-        link.is_stranger = self.discovered.contains(&at) && neighbour.node.is_none();
-        // A link that is no longer configured keeps its name until it is down: some protocols do not
-        // announce one.
-        let announced = || neighbour.node.as_ref().map(Eid::node);
-        link.node = configured.or_else(announced).or_else(|| link.node.take());
-        link.up = Some(neighbour);
-        Up { node: link.node.clone(), is_new, is_changed }
+    ) {
+        let configured = core.config.links.get(&at).cloned();
+        let has_no_name = configured.is_none() && neighbour.node.is_none();
+        if has_no_name && at.link < LinkId::CAME && !self.links.is_up(at) {
+            // It was removed while it came up, and goes down soon.
+            return;
+        }
+        let Up { node, is_new, is_changed } = self.links.link_up(at, configured, neighbour);
+        if is_new {
+            core.user.indicate(Indication::Up { node: node.clone() });
+        }
+        let Some(node) = node else { return };
+        let had_failed = self.set_failed(core, now, &node, false);
+        if !is_changed {
+            return self.pump(core, now, &node);
+        }
+        self.links.offer_again(&node);
+        if core.config.routing.is_copying() {
+            self.spread_to(core, &node);
+            return self.pump(core, now, &node);
+        }
+        self.pump(core, now, &node);
+        self.links.wait_again();
+        self.take_over(core, &node, had_failed);
+        self.dispatch_again(core, now);
     }
 
-    /// Removes a link.
-    pub(super) fn link_down(&mut self, at: LinkRef) -> Option<Down> {
-        self.ending.remove(&at);
-        let Link { node, sending, .. } = self.links.remove(&at)?;
-        let bundles = sending.bundles.into_iter().map(|(tag, (number, _))| (tag, number));
-        Some(Down { node, bundles: bundles.collect() })
-    }
-
-    /// Neighbours with queued bundles or bundles in transit.
-    pub(super) fn wanted(&self) -> BTreeSet<Eid> {
-        let waiting = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
-        let sending = self.links.values().filter(|link| !link.sending.bundles.is_empty());
-        let sending = sending.filter_map(|link| link.node.clone());
-        waiting.map(|(node, _)| node.clone()).chain(sending).collect()
-    }
-
-    /// Links that can be used, and their neighbours.
-    pub(super) fn up(&self) -> impl Iterator<Item = (LinkRef, Option<&Eid>)> {
-        let up = self.links.iter().filter(|(_, link)| link.up.is_some());
-        up.map(|(at, link)| (*at, link.node.as_ref()))
-    }
-
-    /// Whether a link is up.
-    pub(super) fn is_up(&self, at: LinkRef) -> bool {
-        self.links.get(&at).is_some_and(|link| link.up.is_some())
-    }
-
-    /// Neighbour of a link.
-    pub(super) fn node(&self, at: LinkRef) -> Option<&Eid> {
-        self.links.get(&at)?.node.as_ref()
-    }
-
-    /// Neighbour of a link, if its name counts.
-    pub(super) fn known(&self, at: LinkRef) -> Option<&Eid> {
-        self.links.get(&at).filter(|link| !link.is_stranger)?.node.as_ref()
-    }
-
-    /// Replaces the links to nodes that announced themselves. Bundles queued for lost ones are
-    /// routed again, whenever the links are down.
-    pub(super) fn set_discovered(&mut self, links: BTreeSet<LinkRef>) {
-        let former = std::mem::replace(&mut self.discovered, links);
-        for at in former.difference(&self.discovered) {
-            let Some(link) = self.links.get(at) else { continue };
-            self.ending.insert(*at);
-            let queue = link.node.as_ref().and_then(|node| self.queues.get(node));
-            self.again.extend(queue.into_iter().flatten().map(|(_, number)| *number));
+    pub(super) fn link_down(&mut self, core: &mut Core, now: Time, at: LinkRef, why: &'static str) {
+        let Some(Down { node, bundles }) = self.links.link_down(at) else {
+            return self.on_unconnected(core, now, at);
+        };
+        let is_lost = node.as_ref().is_some_and(|node| !self.links.reaches(node));
+        if let Some(node) = node.as_ref().filter(|_| is_lost) {
+            self.set_failed(core, now, node, true);
+        }
+        // The layer will not report on unreported transmissions any more.
+        for sent in bundles {
+            self.reroute(core, now, sent, Retry::Now);
+        }
+        core.user.indicate(Indication::Down { node: node.clone(), why });
+        if let Some(node) = node {
+            self.links.offer_again(&node);
+            self.leave(core, now, &node);
         }
     }
 
-    /// Whether a node that announced itself can be reached.
-    pub(super) fn reaches_discovered(&self, node: &Eid) -> bool {
-        self.up().any(|(at, other)| other == Some(node) && self.discovered.contains(&at))
+    /// Handles the failure of a layer to connect to a neighbour.
+    fn on_unconnected(&mut self, core: &mut Core, now: Time, at: LinkRef) {
+        let Some(node) = core.config.links.get(&at).cloned() else { return };
+        if !self.links.reaches(&node) && self.set_failed(core, now, &node, true) {
+            self.leave(core, now, &node);
+        }
     }
 
-    /// Whether a neighbour is up whose name counts: it may have bundles for others.
-    pub(super) fn reaches_known(&self, node: &Eid) -> bool {
-        let up = self.links.values().filter(|link| link.up.is_some() && !link.is_stranger);
-        up.filter_map(|link| link.node.as_ref()).any(|other| other == node)
+    /// Records whether a neighbour is down after a failure, and reports it to the router. Returns
+    /// whether that is a change.
+    fn set_failed(&mut self, core: &mut Core, now: Time, node: &Eid, has_failed: bool) -> bool {
+        if let (Routing::ContactGraph(router, _), Some(node)) =
+            (&mut core.config.routing, node.ipn_node())
+        {
+            router.set_failed(now, node, has_failed);
+        }
+        self.links.set_failed(node, has_failed)
     }
 
-    /// Whether no link to a neighbour is up, or only one that is about to end.
-    pub(super) fn is_idle(&self, node: &Eid) -> bool {
-        !self.up().any(|(at, other)| other == Some(node) && !self.ending.contains(&at))
+    /// Routes bundles again that are queued for a neighbour, where there may be other routes.
+    fn leave(&mut self, core: &mut Core, now: Time, node: &Eid) {
+        let has_others = match &core.config.routing {
+            Routing::Epidemic | Routing::Spray { .. } => false,
+            Routing::Static(entries) => {
+                let mut with_it = entries.iter().filter(|entry| entry.via.contains(node));
+                let first = with_it.next();
+                // Without a route it was a node that announced itself.
+                first.is_none_or(|first| first.via.len() > 1 || with_it.any(|it| it.via.len() > 1))
+            }
+            Routing::ContactGraph(..) => true,
+        };
+        if has_others {
+            self.links.queue_again(node);
+        }
+        self.dispatch_again(core, now);
     }
 
-    /// Whether a neighbour can be reached.
-    pub(super) fn reaches(&self, node: &Eid) -> bool {
-        self.up().any(|(_, other)| other == Some(node))
+    /// Routes bundles again that are queued for neighbours that are down, if one that is up now may
+    /// take them instead.
+    fn take_over(&mut self, core: &mut Core, up: &Eid, had_failed: bool) {
+        let from: Vec<Eid> = match &core.config.routing {
+            Routing::Epidemic | Routing::Spray { .. } => return,
+            Routing::Static(entries) => {
+                let others = entries.iter().filter(|entry| entry.via.contains(up));
+                let others: BTreeSet<&Eid> = others.flat_map(|entry| &entry.via).collect();
+                self.links.queued().filter(|node| others.contains(node)).cloned().collect()
+            }
+            // They were routed while its contact counted as failed.
+            Routing::ContactGraph(..) if had_failed => self.links.queued().cloned().collect(),
+            Routing::ContactGraph(..) => return,
+        };
+        for node in from {
+            if node != *up && !self.links.reaches(&node) {
+                self.links.queue_again(&node);
+            }
+        }
     }
 
-    /// Links to a neighbour that take one more bundle now, and the longest bundle in bytes that
-    /// each takes.
-    pub(super) fn free_links(&self, now: Time, node: &Eid) -> Vec<(LinkRef, u64)> {
-        let free = self.links.iter().filter_map(|(at, link)| {
-            let up = link.up.as_ref().filter(|_| link.node.as_ref() == Some(node))?;
-            let is_free = link.rests.is_none_or(|(until, _)| until <= now);
-            (is_free && link.sending.has_room(up)).then_some((*at, up.bundle_max))
+    /// Routes bundles without a route again. While the noted ones take turns, it waits: those
+    /// behind them would never have a turn.
+    pub(super) fn dispatch_waiting(&mut self, core: &mut Core, now: Time) {
+        if core.config.routing.is_copying() {
+            return self.spread(core, now);
+        }
+        if !self.links.again.is_empty() {
+            return self.arm_dispatch_at(core, now + VOLUME);
+        }
+        self.links.wait_again();
+        self.dispatch_again(core, now);
+    }
+
+    /// Queues copies for all neighbours that are up.
+    fn spread(&mut self, core: &mut Core, now: Time) {
+        for node in self.links.nodes_up() {
+            self.spread_to(core, &node);
+            self.pump(core, now, &node);
+        }
+    }
+
+    /// Routes bundles again because of released volume, soon.
+    fn use_volume(&mut self, core: &mut Core, now: Time) {
+        if self.links.may_use_volume() && core.config.routing.is_planned() {
+            self.arm_dispatch_at(core, now + VOLUME);
+        }
+    }
+
+    /// Routes the noted bundles again, in turns.
+    pub(super) fn dispatch_again(&mut self, core: &mut Core, now: Time) {
+        let mut misses = Misses::new();
+        // Taken before the first is routed: bundles that wait again must not start another turn.
+        let turn = iter::from_fn(|| self.links.again.pop_first()).take(BATCH);
+        let turn: Vec<u64> = turn.collect();
+        for number in turn {
+            self.route_again(core, now, number, &mut misses);
+        }
+        self.arm_dispatch(core, now);
+    }
+
+    fn route_again(&mut self, core: &mut Core, now: Time, number: u64, misses: &mut Misses) {
+        let Some(held) = core.stock.get(number) else { return };
+        if held.storing || core.config.routing.is_copying() {
+            return;
+        }
+        let is_idle = |node: &&Eid| self.links.is_idle(node) || self.planned.is_over(node);
+        let idle: Vec<Eid> = held.queued.keys().filter(is_idle).cloned().collect();
+        if !held.waits && idle.is_empty() {
+            return;
+        }
+        let key = (held.destination().clone(), held.from.clone(), held.priority);
+        let (bytes, expires) = (held.bytes(), held.expires);
+        let is_no_easier = |least: &(u64, Time)| bytes >= least.0 && expires <= least.1;
+        let is_declined = self.links.declined_by(number).next().is_some();
+        if held.waits && !is_declined && misses.get(&key).is_some_and(is_no_easier) {
+            return;
+        }
+        for node in idle {
+            self.unqueue(core, number, &node);
+        }
+        self.route(core, now, number);
+        if !is_declined && core.stock.get(number).is_some_and(|held| held.waits) {
+            misses.insert(key, (bytes, expires));
+        }
+    }
+
+    /// Sets the timers of the next turn, and of the next search for bundles without a route.
+    fn arm_dispatch(&mut self, core: &mut Core, now: Time) {
+        if self.links.again.is_empty() {
+            core.timers.cancel(Alarm::Turn);
+        } else if core.timers.get(Alarm::Turn).is_none() {
+            core.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
+        }
+        if self.links.waiting.is_empty() {
+            core.timers.cancel(Alarm::Dispatch);
+        } else if core.config.routing.is_planned() {
+            let wait = if self.links.may_use_volume() { VOLUME } else { WAITING };
+            self.arm_dispatch_at(core, now + wait);
+        }
+    }
+
+    /// Has bundles without a route routed again at a time, whatever happens until then.
+    fn arm_dispatch_at(&mut self, core: &mut Core, at: Time) {
+        if core.timers.get(Alarm::Dispatch).is_none_or(|deadline| deadline.at > at) {
+            core.timers.set(Alarm::Dispatch, at, "another search for routes of bundles");
+        }
+    }
+
+    /// Opens the links of contacts that begin, closes those of contacts that are over, and sets the
+    /// timer for the next change.
+    pub(super) fn contacts(&mut self, core: &mut Core, now: Time) {
+        self.look_at_plan(core, now);
+        self.dispatch_again(core, now);
+    }
+
+    /// Handles contacts that begin, end or are missed, without routing bundles again.
+    fn look_at_plan(&mut self, core: &mut Core, now: Time) {
+        let Routing::ContactGraph(router, _) = &mut core.config.routing else { return };
+        router.forget_before(now);
+        let (links, timeout) = (&self.links, core.config.contact_timeout);
+        let changes = self.planned.look(now, router, timeout, |node| links.reaches(node));
+        for (at, node) in &core.config.links {
+            let is_open = self.planned.has_contact(node) || self.links.discovered.contains(at);
+            let link = at.link;
+            if self.links.set_open(*at, is_open) {
+                let command =
+                    if is_open { Command::Open { link } } else { Command::Close { link } };
+                core.commands.push_back((at.layer, command));
+            }
+        }
+        for node in changes.started.iter().map(|number| node(*number)) {
+            self.links.set_failed(&node, false);
+        }
+        for number in changes.missed {
+            self.set_failed(core, now, &node(number), true);
+            self.links.queue_again(&node(number));
+        }
+        for number in &changes.over {
+            self.links.queue_again(&node(*number));
+        }
+        if !changes.started.is_empty() || !changes.over.is_empty() {
+            self.links.wait_again();
+        }
+        let why = "a contact begins, ends or is missed";
+        core.timers.set_or_cancel(Alarm::Contact, changes.next, why);
+    }
+
+    /// Takes all bundles out of the queues, so that they wait for a route. Transmissions go on.
+    pub(super) fn leave_routes(&mut self, core: &mut Core) {
+        for number in core.stock.numbers(..) {
+            let Some(held) = core.stock.get_mut(number) else { continue };
+            for (_, sending) in held.sending.iter_mut() {
+                sending.route = None;
+            }
+            if held.queued.is_empty() {
+                continue;
+            }
+            let nodes: Vec<_> = held.queued.keys().cloned().collect();
+            // Before it leaves its last queue, so that it is never without a purpose.
+            held.waits = true;
+            self.links.waiting.insert(number);
+            for node in nodes {
+                self.unqueue(core, number, &node);
+            }
+        }
+    }
+
+    /// Opens all links if no plan does that any more; notes that they are open if a plan begins.
+    pub(super) fn open_links(&mut self, core: &mut Core, was_planned: bool) {
+        if was_planned && core.config.routing.is_planned() {
+            return;
+        }
+        for at in core.config.links.keys() {
+            if self.links.set_open(*at, true) && was_planned {
+                core.commands.push_back((at.layer, Command::Open { link: at.link }));
+            }
+        }
+    }
+
+    pub(super) fn plan_changed(&mut self, core: &mut Core, now: Time) {
+        self.planned = Planned::new(&core.config);
+        let failed = self.links.failed.clone();
+        self.look_at_plan(core, now);
+        for node in failed {
+            self.set_failed(core, now, &node, true);
+        }
+        self.links.wait_again();
+        self.dispatch_again(core, now);
+        if core.config.routing.is_copying() {
+            self.spread(core, now);
+        }
+    }
+
+    /// Counts the copies being given to a neighbour.
+    fn give(&mut self, core: &mut Core, number: u64, node: &Eid, copies: u32) {
+        let Routing::Spray { .. } = core.config.routing else { return };
+        let Some(held) = core.stock.get_mut(number) else { return };
+        if !held.shares.contains_key(node) {
+            held.shares.insert(node.clone(), copies);
+            held.copies = held.copies.saturating_sub(copies);
+        }
+        if held.copies < 2 {
+            let destination = held.destination().node();
+            let is_cut = held.is_cut();
+            self.withdraw(core, number, |of| *of == destination || (is_cut && of == node));
+        }
+    }
+
+    /// Removes a bundle from the queues of all neighbours but these.
+    fn withdraw(&mut self, core: &mut Core, number: u64, stays: impl Fn(&Eid) -> bool) {
+        let Some(held) = core.stock.get_mut(number) else { return };
+        let priority = held.priority;
+        held.queued.retain(|node, _| {
+            let stays = stays(node);
+            if !stays {
+                self.links.dequeue(node, priority, number);
+            }
+            stays
         });
-        free.collect()
     }
 
-    /// Longest bundle in bytes that a neighbour takes over any of its links.
-    pub(super) fn bundle_max(&self, node: &Eid) -> u64 {
-        let links = self.links.values().filter(|link| link.node.as_ref() == Some(node));
-        links.filter_map(|link| Some(link.up.as_ref()?.bundle_max)).max().unwrap_or(0)
-    }
-
-    /// Puts a bundle into the queue of a neighbour.
-    pub(super) fn enqueue(&mut self, node: &Eid, priority: Priority, number: u64) {
-        self.queues.entry(node.clone()).or_default().insert((Reverse(priority), number));
-    }
-
-    /// Takes a bundle out of the queue of a neighbour.
-    pub(super) fn dequeue(&mut self, node: &Eid, place: Place) {
-        if let Some(queue) = self.queues.get_mut(node) {
-            queue.remove(&place);
+    /// Handles an opened file of an outgoing part, or a piece read from it.
+    pub(super) fn summed(&mut self, core: &mut Core, now: Time, tag: Tag, result: EffectResult) {
+        if let Some(sent) = self.loader.summed(core, tag, result) {
+            self.links.abort(sent.at, tag);
+            self.reroute(core, now, sent, Retry::Later);
+            self.pump_freed(core, now);
         }
     }
+}
 
-    /// Bundles queued for a neighbour.
-    pub(super) fn queue(&self, node: &Eid) -> impl Iterator<Item = Place> + '_ {
-        self.queues.get(node).into_iter().flatten().copied()
-    }
-
-    /// Neighbours with queued bundles.
-    pub(super) fn queued(&self) -> impl Iterator<Item = &Eid> {
-        self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(node, _)| node)
-    }
-
-    /// Has the bundles queued for a neighbour routed again.
-    pub(super) fn queue_again(&mut self, node: &Eid) {
-        let queue = self.queues.get(node).into_iter().flatten();
-        self.again.extend(queue.map(|(_, number)| *number));
-    }
-
-    /// Has the bundles without a route routed again.
-    pub(super) fn wait_again(&mut self) {
-        self.has_spare_volume = false;
-        self.again.extend(&self.waiting);
-    }
-
-    /// Records that a neighbour does not take a bundle in its current session.
-    pub(super) fn decline(&mut self, node: &Eid, number: u64) {
-        self.declined.entry(node.clone()).or_default().insert(number);
-    }
-
-    /// Whether a neighbour does not take a bundle in its current session.
-    pub(super) fn has_declined(&self, node: &Eid, number: u64) -> bool {
-        self.declined.get(node).is_some_and(|numbers| numbers.contains(&number))
-    }
-
-    /// Neighbours that do not take a bundle in their current sessions.
-    pub(super) fn declined_by(&self, number: u64) -> impl Iterator<Item = &Eid> {
-        let by = self.declined.iter().filter(move |(_, numbers)| numbers.contains(&number));
-        by.map(|(node, _)| node)
-    }
-
-    /// Begins or ends a session of a neighbour: declined bundles may be offered once more.
-    pub(super) fn offer_again(&mut self, node: &Eid) {
-        self.again.extend(self.declined.remove(node).unwrap_or_default());
-    }
-
-    /// Records whether a neighbour is down after a failure. Returns whether that is a change.
-    pub(super) fn set_failed(&mut self, node: &Eid, has_failed: bool) -> bool {
-        if has_failed { self.failed.insert(node.clone()) } else { self.failed.remove(node) }
-    }
-
-    /// Bundles in transit over a link that have at least so many bytes.
-    pub(super) fn long_ones(&self, at: LinkRef, bytes: u64) -> usize {
-        let sending = self.links.get(&at).map(|link| &link.sending.bundles);
-        sending.map_or(0, |of| of.values().filter(|(_, len)| *len >= bytes).count())
-    }
-
-    /// Whether bundles wait for a route, and contact volume was released.
-    pub(super) fn may_use_volume(&self) -> bool {
-        self.has_spare_volume && !self.waiting.is_empty()
-    }
-
-    /// Removes a bundle that is gone.
-    pub(super) fn forget(&mut self, number: u64) {
-        self.waiting.remove(&number);
-        self.again.remove(&number);
-        self.declined.retain(|_, numbers| {
-            numbers.remove(&number);
-            !numbers.is_empty()
-        });
-    }
-
-    /// Traffic with each neighbour that is up, or for which bundles are queued.
-    pub(super) fn traffic(&self) -> BTreeMap<Eid, NeighbourTraffic> {
-        let mut traffic: BTreeMap<Eid, NeighbourTraffic> = BTreeMap::new();
-        for link in self.links.values().filter(|link| link.up.is_some()) {
-            let Some(node) = &link.node else { continue };
-            let with = traffic.entry(node.clone()).or_default();
-            with.links += 1;
-            with.sending.0 += link.sending.bundles.len();
-            with.sending.1 = with.sending.1.saturating_add(link.sending.bytes);
-        }
-        for (node, queue) in self.queues.iter().filter(|(_, queue)| !queue.is_empty()) {
-            traffic.entry(node.clone()).or_default().queued = queue.len();
-        }
-        traffic
-    }
-
-    /// Records a transmission of a bundle with `bytes` bytes. Returns its tag.
-    pub(super) fn begin(&mut self, at: LinkRef, number: u64, bytes: u64) -> Tag {
-        let tag = Tag(self.next_tag);
-        self.next_tag += 1;
-        if let Some(link) = self.links.get_mut(&at) {
-            link.sending.insert(tag, number, bytes);
-        }
-        tag
-    }
-
-    /// Removes a transmission on which its layer reported. Returns the bundle and its neighbour.
-    pub(super) fn end(&mut self, at: LinkRef, tag: Tag) -> Option<(u64, Option<Eid>)> {
-        let link = self.links.get_mut(&at)?;
-        let number = link.sending.remove(tag)?;
-        Some((number, link.node.clone()))
-    }
-
-    /// Removes a transmission without a report of its layer.
-    pub(super) fn abort(&mut self, at: LinkRef, tag: Tag) {
-        let Some(link) = self.links.get_mut(&at) else { return };
-        if link.sending.remove(tag).is_some() {
-            self.freed.extend(link.node.clone());
-        }
-    }
-
-    /// Starts the back-off of a neighbour if the result of a transmission calls for it; returns
-    /// whether it does.
-    pub(super) fn rest(&mut self, now: Time, at: LinkRef, result: Reception) -> bool {
-        let Some(link) = self.links.get_mut(&at) else { return false };
-        match result {
-            Reception::Accepted => {
-                link.rests = None;
-                false
-            }
-            Reception::Declined => false,
-            Reception::NoRoom => {
-                let long = link.rests.map_or(REST, |(_, long)| (2 * long).min(REST_MAX));
-                link.rests = Some((now + long, long));
-                true
-            }
-            // A layer whose link breaks reports that next. Until then it would fail every bundle at
-            // once, without end.
-            Reception::Failed => {
-                link.rests = Some((now + REST, link.rests.map_or(REST, |(_, long)| long)));
-                true
-            }
-        }
-    }
-
-    /// Ends the back-off of neighbours whose time has come.
-    pub(super) fn rested(&mut self, now: Time) {
-        let waits = |link: &&mut Link| link.rests.is_some_and(|(until, _)| until <= now);
-        for link in self.links.values_mut().filter(waits) {
-            // The length stays, because an immediate refusal is not the first.
-            let long = link.rests.map_or(REST, |(_, long)| long);
-            link.rests = Some((Time::ZERO, long));
-        }
-    }
-
-    /// End of the next back-off.
-    pub(super) fn rests_until(&self) -> Option<Time> {
-        let until = self.links.values().filter_map(|link| link.rests);
-        until.map(|(until, _)| until).filter(|until| *until > Time::ZERO).min()
-    }
-
-    /// Records whether the contact of a link is current. Returns whether that is a change.
-    pub(super) fn set_open(&mut self, at: LinkRef, is_open: bool) -> bool {
-        if is_open { self.open.insert(at) } else { self.open.remove(&at) }
-    }
+/// Whether a copy came back during a transmission: its neighbour may have discarded the bundle as
+/// a repetition.
+fn is_overtaken(core: &Core, sent: Transmission) -> bool {
+    let Some(held) = core.stock.get(sent.number) else { return false };
+    let sending = held.sending.get(&sent.key()).filter(|sending| sending.part.is_none());
+    sending.is_some_and(|sending| sending.hops < held.arrival.hops)
 }

@@ -125,7 +125,8 @@ impl Gone {
         &mut self,
         max: usize,
         key: Key,
-        (number, left): (u64, &Left),
+        number: u64,
+        left: &Left,
         expires: Time,
     ) -> Option<u64> {
         let forwarded = match left {
@@ -137,7 +138,7 @@ impl Gone {
         };
         let end = End { expires, number, forwarded };
         let Key { version, source, creation, fragment } = key;
-        let source = self.sources.counted((version, source));
+        let source = self.sources.counted(version, source);
         let was_known = match fragment {
             None => self.wholes.insert((source, creation, ()), end),
             Some(part) => self.fragments.insert((source, creation, part), end),
@@ -178,7 +179,8 @@ impl Gone {
 
 impl Sources {
     /// Number of a source, of which one more bundle is remembered.
-    fn counted(&mut self, source: (Version, Eid)) -> u64 {
+    fn counted(&mut self, version: Version, source: Eid) -> u64 {
+        let source = (version, source);
         let number = self.numbers.get(&source).copied();
         let number = number.unwrap_or_else(|| {
             let number = self.next;
@@ -281,7 +283,7 @@ mod tests {
                             hops: Some(3),
                             returns: 1,
                         };
-                        let popped = gone.insert(MAX, key.clone(), (number, &left), expires);
+                        let popped = gone.insert(MAX, key.clone(), number, &left, expires);
                         prop_assert_eq!(popped, oldest);
                         if oldest != Some(number) {
                             let of = |node, hops| gone.returns(&key, &Eid::ipn(node, 0), hops);

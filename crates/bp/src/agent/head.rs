@@ -308,13 +308,8 @@ impl Head {
                 if let Some(HopCount { limit, count }) = hops {
                     let count = count.saturating_add(departure.hops.into()).saturating_add(1);
                     let hops = HopCount { limit, count };
-                    replace(
-                        head,
-                        HOP_COUNT,
-                        &Extension::HopCount(hops),
-                        self.is_anonymous(),
-                        &sealed,
-                    );
+                    let hops = Extension::HopCount(hops);
+                    replace(head, HOP_COUNT, &hops, self.is_anonymous(), &sealed);
                 }
                 set_copies(head, departure.copies);
             }

@@ -12,13 +12,30 @@ use super::super::routes::{Priority, Route};
 use super::config::LinkRef;
 use super::gone::Left;
 use super::head::{Head, Key};
-use super::record::is_apart;
-use super::store::Apart;
 use crate::codec::bp7::{Bounds, BundleFlags, BundleId, Eid};
+
+/// Longest payload in the record of its bundle. Longer ones have a record of their own.
+const PAYLOAD_MAX: usize = 4096;
+
+/// Whether a payload of this length has a record of its own.
+pub(super) const fn is_apart(len: usize) -> bool {
+    len > PAYLOAD_MAX
+}
+
+/// Place of a payload that is not in the record of its bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// In a file of the bundle.
+    File(FileName),
+    /// In a record of its own, so that the bundle's can change without it.
+    Record,
+}
 
 /// A bundle and its state of processing.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
+    /// Number in the store, of its file and of its record.
+    pub(super) number: u64,
     pub(super) head: Head,
     pub(super) tail: Bytes,
     pub(super) payload: Content,
@@ -103,8 +120,15 @@ pub(super) struct Custody {
 
 impl Held {
     /// A bundle that is not queued or delivered yet.
-    pub(super) fn new(head: Head, tail: Bytes, (payload, owns_file): (Content, bool)) -> Self {
+    pub(super) fn new(
+        number: u64,
+        head: Head,
+        tail: Bytes,
+        payload: Content,
+        owns_file: bool,
+    ) -> Self {
         Self {
+            number,
             head,
             tail,
             payload,
@@ -199,6 +223,11 @@ impl Held {
         Some(u8::try_from(hops.count).unwrap_or(u8::MAX))
     }
 
+    /// Whether its hop count is below its hop limit, if it has one.
+    pub(super) fn has_hops_left(&self, bounds: &Bounds) -> bool {
+        self.head.hop_count(bounds).is_none_or(|hops| hops.count < hops.limit)
+    }
+
     /// Whether a copy of it was at other nodes since this node has it. Its hop count is higher
     /// then. Without a hop count a copy that comes during a transmission may have been there;
     /// custody outlasts the transmission.
@@ -249,5 +278,30 @@ impl Held {
             parts.iter().for_each(|(start, end)| gone.insert(start, end));
         }
         gone
+    }
+
+    /// Takes back copies that a neighbour did not receive.
+    pub(super) fn take_again(&mut self, node: &Eid) {
+        let has_some = self.parts.contains_key(node)
+            || self.sending.values().any(|sending| sending.to == *node);
+        if !has_some && let Some(copies) = self.shares.remove(node) {
+            self.copies = self.copies.saturating_add(copies);
+        }
+    }
+
+    /// Records the part a neighbour acknowledged and keeps after its link broke (RFC 5050 §5.8, RFC
+    /// 7242 §3.2): it is not retransmitted.
+    pub(super) fn keep_acknowledged(&mut self, at: LinkRef, tag: Tag, acknowledged: u64) {
+        let len = self.payload.len();
+        let may_be_cut = matches!(self.head, Head::Six(_)) && self.head.may_be_cut();
+        let Some(sending) = self.sending.get(&(at, tag)).filter(|_| may_be_cut) else { return };
+        let (start, end) = sending.part.unwrap_or((0, len));
+        // If only the blocks behind the payload are missing, the last byte is sent with them.
+        let kept = acknowledged.saturating_sub(sending.head_len as u64);
+        let kept = kept.min((end - start).saturating_sub(1));
+        if kept > 0 {
+            let node = sending.to.clone();
+            self.parts.entry(node).or_default().insert(start, start + kept);
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Indications and errors for users of an agent.
 
-use engine::EffectError;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{EffectError, Time};
 use thiserror::Error;
 
 use super::super::layer::Content;
@@ -211,4 +214,30 @@ pub struct Statistics {
     pub bundles_peak: usize,
     /// Most bytes in the store at one time.
     pub bytes_peak: u64,
+}
+
+/// Time between two indications of a kind.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Bundles that ended, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Discards {
+    /// Time of the last indication, and bundles since, by security rule and reason.
+    by_kind: BTreeMap<(Option<u32>, Reason), (Time, u64)>,
+}
+
+impl Discards {
+    /// Counts a bundle; returns the number to indicate, if one is due.
+    pub(super) fn count(&mut self, now: Time, rule: Option<u32>, reason: Reason) -> Option<u64> {
+        let kind = (rule, reason);
+        let Some((last, count)) = self.by_kind.get_mut(&kind) else {
+            self.by_kind.insert(kind, (now, 0));
+            return Some(1);
+        };
+        *count += 1;
+        (now.since(*last) >= PERIOD).then(|| {
+            *last = now;
+            std::mem::take(count)
+        })
+    }
 }

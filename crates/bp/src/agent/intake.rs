@@ -1,12 +1,13 @@
 //! Reception of a bundle: from a layer in pieces or as a file, or from a user.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName};
 
-use super::super::layer::{Content, LinkId, TransferId};
+use super::super::layer::{Content, TransferId};
 use super::super::routes::Priority;
+use super::LinkRef;
 use super::head::{Check, Head};
 use crate::codec::bp7::{Bounds, BundleId, Eid};
 
@@ -14,8 +15,7 @@ use crate::codec::bp7::{Bounds, BundleId, Eid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Giver {
     Layer {
-        layer: usize,
-        link: LinkId,
+        at: LinkRef,
         transfer: TransferId,
     },
     User {
@@ -38,77 +38,6 @@ impl Giver {
             Self::User { .. } | Self::Agent | Self::Fragments => true,
             Self::Layer { .. } | Self::Remains => false,
         }
-    }
-}
-
-/// Bundles being received, and the givers that wait for them to be safe.
-#[derive(Debug, Default)]
-pub(super) struct Intakes {
-    by_number: BTreeMap<u64, Box<Intake>>,
-    /// Transfers of layers, and the bundles that they carry.
-    pub(super) transfers: BTreeMap<(usize, TransferId), u64>,
-    /// Paused neighbours, and the bundles that cause the pause.
-    held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
-    /// Givers waiting for each bundle to be safe.
-    pub(super) givers: BTreeMap<u64, Vec<Giver>>,
-    /// Bytes of the payloads that are collected in memory.
-    pub(super) memory: usize,
-}
-
-impl Intakes {
-    /// Number of bundles being received.
-    pub(super) fn len(&self) -> usize {
-        self.by_number.len()
-    }
-
-    pub(super) fn insert(&mut self, number: u64, intake: Intake) {
-        self.by_number.insert(number, Box::new(intake));
-    }
-
-    pub(super) fn get(&self, number: u64) -> Option<&Intake> {
-        self.by_number.get(&number).map(Box::as_ref)
-    }
-
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Intake> {
-        self.by_number.get_mut(&number).map(Box::as_mut)
-    }
-
-    pub(super) fn remove(&mut self, number: u64) -> Option<Box<Intake>> {
-        let intake = self.by_number.remove(&number)?;
-        self.memory = self.memory.saturating_sub(intake.memory);
-        Some(intake)
-    }
-
-    /// Counts a payload of this length as collected in memory.
-    pub(super) fn collect(&mut self, number: u64, len: usize) {
-        let Some(intake) = self.by_number.get_mut(&number) else { return };
-        self.memory = self.memory.saturating_add(len).saturating_sub(intake.memory);
-        intake.memory = len;
-    }
-
-    /// Pauses a neighbour because of a bundle; returns whether it was not paused before.
-    pub(super) fn hold_back(&mut self, from: (usize, LinkId), number: u64) -> bool {
-        let held_back = self.held_back.entry(from).or_default();
-        let is_first = held_back.is_empty();
-        held_back.insert(number);
-        is_first
-    }
-
-    /// Removes a bundle as a cause of a neighbour's pause; returns whether the pause ends.
-    pub(super) fn let_flow(&mut self, from: (usize, LinkId), number: u64) -> bool {
-        let Some(held_back) = self.held_back.get_mut(&from) else { return false };
-        let is_last = held_back.remove(&number) && held_back.is_empty();
-        if is_last {
-            self.held_back.remove(&from);
-        }
-        is_last
-    }
-
-    /// Adds a giver that waits for a bundle to be safe; `false` if it is already.
-    pub(super) fn add_giver(&mut self, number: u64, giver: Giver) -> bool {
-        let Some(givers) = self.givers.get_mut(&number) else { return false };
-        givers.push(giver);
-        true
     }
 }
 
@@ -154,7 +83,7 @@ pub(super) struct Intake {
     pub(super) by: Option<Eid>,
     pub(super) body: Body,
     /// Bytes of its payload that are counted as collected in memory.
-    memory: usize,
+    pub(super) memory: usize,
     /// Bytes received before the head was decoded.
     beginning: Vec<u8>,
     /// Bytes to be received before the head is decoded again.

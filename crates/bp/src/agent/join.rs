@@ -21,7 +21,8 @@ use session::ranges::Ranges;
 use super::super::layer::Content;
 use super::head::Key;
 use super::intake::{Intake, Parts};
-use super::{Agent, Alarm, Held, Limit};
+use super::stock::Core;
+use super::{Alarm, Held, Limit, Version};
 use crate::codec::bp7::Eid;
 
 /// Back-off after the store had no room for a reassembled bundle.
@@ -31,8 +32,12 @@ const REST: Duration = Duration::from_secs(60);
 /// all fragments of a failed one are dropped: each takes as long as a bundle.
 const SPARES_MAX: u8 = 8;
 
-/// Start of a fragment, and its number.
-type Start = (u64, u64);
+/// Start of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Start {
+    offset: u64,
+    number: u64,
+}
 
 /// The fragments of one bundle.
 #[derive(Debug, Default)]
@@ -84,10 +89,10 @@ impl Fragments {
         });
         self.parts.insert(start, (end, giver));
         self.givers[giver].count += 1;
-        self.count_in(start, end, giver);
+        self.count_in(start.offset, end, giver);
     }
 
-    fn count_in(&mut self, (start, _): Start, end: u64, giver: usize) {
+    fn count_in(&mut self, start: u64, end: u64, giver: usize) {
         let Some(given) = self.givers.get_mut(giver) else { return };
         given.have.insert(start, end);
         if given.by.is_some() {
@@ -99,7 +104,7 @@ impl Fragments {
     /// of it; bytes only it had are missing in any case.
     fn remove(&mut self, start: Start) -> bool {
         let Some((end, giver)) = self.parts.remove(&start) else { return false };
-        let (begin, _) = start;
+        let begin = start.offset;
         self.together.remove(begin, end);
         for (at, given) in self.givers.iter_mut().enumerate() {
             if at == giver {
@@ -121,7 +126,7 @@ impl Fragments {
     /// Counts all fragments again: removed ones may have covered bytes of others.
     fn recount(&mut self) {
         let parts: Vec<_> = self.parts.iter().map(|(start, part)| (*start, *part)).collect();
-        for (start, (end, giver)) in parts {
+        for (Start { offset: start, .. }, (end, giver)) in parts {
             self.count_in(start, end, giver);
         }
     }
@@ -163,10 +168,10 @@ impl Fragments {
         let end = |start: &Start| self.parts.get(start).map_or(0, |(end, _)| *end);
         let is_spare = |at: usize| {
             let before = at.checked_sub(1).and_then(|at| made_of.get(at)).map_or(0, end);
-            made_of.get(at + 1).is_some_and(|(next, _)| *next <= before)
+            made_of.get(at + 1).is_some_and(|next| next.offset <= before)
         };
         let spare = (0..made_of.len()).filter(|at| is_spare(*at)).map(|at| made_of[at]);
-        let latest = spare.max_by_key(|(_, number)| *number);
+        let latest = spare.max_by_key(|start| start.number);
         match latest.filter(|_| self.spares < SPARES_MAX) {
             Some(latest) => {
                 self.spares += 1;
@@ -177,12 +182,18 @@ impl Fragments {
     }
 }
 
-/// Original bundle, and its length in bytes.
-type Whole = (Key, u64);
+/// Original bundle of fragments.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Whole {
+    key: Key,
+    /// Its length in bytes.
+    total: u64,
+}
 
-fn whole_of(held: &Held) -> Option<Whole> {
-    let total = held.head.fragment()?.total;
-    Some((held.key().whole(), total))
+impl Whole {
+    fn new(held: &Held) -> Option<Self> {
+        Some(Self { total: held.head.fragment()?.total, key: held.key().whole() })
+    }
 }
 
 /// Fragments for this node, and their reassembly.
@@ -193,7 +204,7 @@ pub(super) struct Joins {
     /// Bundles being reassembled, by the numbers of the wholes.
     joining: BTreeMap<u64, Whole>,
     /// Bundles whose reassembly is postponed.
-    later: BTreeSet<Whole>,
+    pub(super) later: BTreeSet<Whole>,
 }
 
 impl Joins {
@@ -213,212 +224,151 @@ impl Joins {
         Some(whole)
     }
 
-    /// Whether there are no fragments.
-    pub(super) fn is_empty(&self) -> bool {
-        self.fragments.is_empty()
-    }
-}
-
-impl Agent {
     /// Whether a fragment for this node has no bytes that are missing here.
-    pub(super) fn is_redundant(&self, held: &Held) -> bool {
-        let (Some(whole), true) = (whole_of(held), self.is_for_us(held.destination())) else {
-            return false;
-        };
-        if self.knows(&whole.0) {
+    pub(super) fn is_redundant(&self, core: &Core, held: &Held) -> bool {
+        let whole = Whole::new(held).filter(|_| core.is_for_us(held.destination()));
+        let Some(whole) = whole else { return false };
+        if core.stock.knows(&whole.key) {
             return true;
         }
-        let Some(fragments) = self.joins.fragments.get(&whole) else { return false };
+        let Some(fragments) = self.fragments.get(&whole) else { return false };
         let Some((offset, len)) = held.key().fragment else { return false };
         let given = fragments.given(held.arrival.by.as_ref());
         let end = offset.saturating_add(len);
         given.is_some_and(|given| given.count > 0 && given.have.gaps(offset, end).next().is_none())
     }
 
-    /// Number of the held bundle that an arriving one repeats. A fragment for this node does not
-    /// repeat that of another neighbour: one of them may be forged. A bundle without a source repeats
-    /// none.
-    pub(super) fn repeats(&self, held: &Held) -> Option<u64> {
-        let number = *self.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
-        let is_apart = held.head.fragment().is_some() && self.is_for_us(held.destination()) && {
-            let known = self.bundles.get(&number);
-            known.is_some_and(|known| known.arrival.by != held.arrival.by)
-        };
-        (!is_apart).then_some(number)
-    }
-
     /// Whether one more fragment of a bundle for this node is kept.
-    pub(super) fn check_place(&mut self, held: &Held) -> bool {
-        let Some(whole) = whole_of(held) else { return true };
-        let fragments = self.joins.fragments.get(&whole);
+    pub(super) fn check_place(&self, core: &mut Core, held: &Held) -> bool {
+        let Some(whole) = Whole::new(held) else { return true };
+        let fragments = self.fragments.get(&whole);
         let given = fragments.and_then(|fragments| fragments.given(held.arrival.by.as_ref()));
-        let has_place = given.map_or(0, |given| given.count) < self.config.limits.fragments;
+        let has_place = given.map_or(0, |given| given.count) < core.config.limits.fragments;
         if !has_place {
-            self.user.limit_reached(Limit::Fragments);
+            core.user.limit_reached(Limit::Fragments);
         }
         has_place
     }
 
-    /// Adds a fragment for this node, and reassembles the bundle if it is complete.
-    pub(super) fn collect(&mut self, now: Time, number: u64) {
-        let Some(held) = self.bundles.get(&number) else { return };
-        if self.is_redundant(held) {
-            // Another giver's fragment with the same bounds is no duplicate of it.
-            self.drop_unremembered(number);
-            return self.arm_expiry();
+    /// Adds a fragment for this node, and returns its bundle; none if the fragment is redundant.
+    pub(super) fn collect(&mut self, core: &mut Core, number: u64) -> Option<Whole> {
+        let held = core.stock.get(number)?;
+        if self.is_redundant(core, held) {
+            return None;
         }
-        let (Some(whole), Some((offset, len))) = (whole_of(held), held.key().fragment) else {
-            return;
-        };
-        let end = offset.saturating_add(len);
-        let by = held.arrival.by.clone();
-        let fragments = self.joins.fragments.entry(whole.clone()).or_default();
-        fragments.add((offset, number), end, by.as_ref());
-        if let Some(held) = self.bundles.get_mut(&number) {
+        let (whole, (offset, len)) = (Whole::new(held)?, held.key().fragment?);
+        let by = held.arrival.by.as_ref();
+        let fragments = self.fragments.entry(whole.clone()).or_default();
+        fragments.add(Start { offset, number }, offset.saturating_add(len), by);
+        if let Some(held) = core.stock.get_mut(number) {
             held.waits = true;
         }
-        self.join(now, &whole);
+        Some(whole)
     }
 
-    /// Reassembles a bundle if it is complete and there is room.
-    fn join(&mut self, now: Time, whole: &Whole) {
-        let Some(fragments) = self.joins.fragments.get(whole) else { return };
-        let Some(set) = fragments.complete(whole.1).filter(|_| fragments.joining.is_none()) else {
-            return;
-        };
+    /// Reassembles a bundle if it is complete and there is room: its number and reception. Without
+    /// a place for one more reception it is postponed.
+    pub(super) fn join(
+        &mut self,
+        core: &mut Core,
+        whole: &Whole,
+        has_place: bool,
+    ) -> Option<(u64, Intake)> {
+        let fragments = self.fragments.get_mut(whole)?;
+        let set = fragments.complete(whole.total).filter(|_| fragments.joining.is_none())?;
         // One reassembly may exceed the bound: otherwise fragments that fill the store would stay
         // for ever.
-        let fits = self.bytes.saturating_add(whole.1) <= self.config.limits.bytes;
-        let is_full = !fits || self.intakes.len() >= self.config.limits.incoming;
-        if is_full && !self.joins.joining.is_empty() {
-            self.joins.later.insert(whole.clone());
-            return;
+        let fits = core.stock.bytes.saturating_add(whole.total) <= core.config.limits.bytes;
+        let is_full = !fits || !has_place;
+        if is_full && !self.joining.is_empty() {
+            self.later.insert(whole.clone());
+            return None;
         }
         let (mut parts, mut made_of) = (VecDeque::new(), Vec::new());
-        let mut at = 0;
-        let mut ends = (None, None);
-        for ((offset, number), end) in fragments.in_set(set) {
-            let Some(held) = self.bundles.get(&number) else { continue };
-            if offset == 0 && ends.0.is_none() {
-                ends.0 = Some(held);
+        let (mut at, mut first, mut last) = (0, None, None);
+        for (start, end) in fragments.in_set(set) {
+            let Some(held) = core.stock.get(start.number) else { continue };
+            if start.offset == 0 {
+                first = first.or(Some(held));
             }
-            if end == whole.1 && ends.1.is_none() {
-                ends.1 = Some(held);
+            if end == whole.total {
+                last = last.or(Some(held));
             }
             if end > at {
-                parts.push_back(part(&held.payload, at - offset, end - at));
-                made_of.push((offset, number));
+                parts.push_back(part(&held.payload, at - start.offset, end - at));
+                made_of.push(start);
                 at = end;
             }
         }
-        let (Some(first), Some(last)) = ends else { return };
-        let Ok(head) = first.head.of_whole(!last.tail.is_empty()) else { return };
-        let by = first.arrival.by.clone();
+        let (first, last) = (first?, last?);
+        let head = first.head.of_whole(!last.tail.is_empty()).ok()?;
         let tail = match head.version() {
-            super::Version::Six => last.tail.to_vec(),
-            super::Version::Seven => Vec::new(),
+            Version::Six => last.tail.to_vec(),
+            Version::Seven => Vec::new(),
         };
-        let number = self.number();
-        if let Some(fragments) = self.joins.fragments.get_mut(whole) {
-            (fragments.joining, fragments.made_of) = (Some(number), made_of);
-            fragments.is_mixed = set == Set::Neighbours;
-            self.joins.joining.insert(number, whole.clone());
-        }
         let parts = Parts { left: parts, ..Parts::default() };
         let mut intake = Intake::of_fragments(head, parts, tail);
-        intake.by = by;
-        self.intakes.insert(number, intake);
-        self.place(number);
-        self.read_parts(now, number);
+        intake.by.clone_from(&first.arrival.by);
+        let number = core.number();
+        (fragments.joining, fragments.made_of) = (Some(number), made_of);
+        fragments.is_mixed = set == Set::Neighbours;
+        self.joining.insert(number, whole.clone());
+        Some((number, intake))
     }
 
-    /// Deletes the fragments of a reassembled bundle, which is safe.
-    pub(super) fn joined(&mut self, now: Time, key: &Key) {
-        let first = (key.clone(), 0);
-        let wholes: Vec<Whole> = self
-            .joins
-            .fragments
-            .range(first..)
-            .map(|(whole, _)| whole.clone())
-            .take_while(|(of, _)| of == key)
-            .collect();
-        if wholes.is_empty() {
-            return;
+    /// Removes the fragments of a bundle that is whole here: their numbers, and those of receptions
+    /// that reassemble it.
+    pub(super) fn joined(&mut self, key: &Key) -> (Vec<u64>, Vec<u64>) {
+        let first = Whole { key: key.clone(), total: 0 };
+        let wholes = self.fragments.range(first..).map(|(whole, _)| whole);
+        let wholes: Vec<Whole> = wholes.take_while(|whole| whole.key == *key).cloned().collect();
+        let (mut numbers, mut joining) = (Vec::new(), Vec::new());
+        for fragments in wholes.iter().filter_map(|whole| self.fragments.remove(whole)) {
+            joining.extend(fragments.joining);
+            numbers.extend(fragments.parts.into_keys().map(|start| start.number));
         }
-        for whole in wholes {
-            let Some(fragments) = self.joins.fragments.remove(&whole) else { continue };
-            if let Some(joining) = fragments.joining {
-                self.joins.joining.remove(&joining);
-                self.drop_intake(joining);
-            }
-            for (_, number) in fragments.parts.into_keys() {
-                self.let_go(number);
-            }
-        }
-        self.join_others(now);
+        joining.iter().for_each(|number| drop(self.joining.remove(number)));
+        (numbers, joining)
     }
 
-    /// Drops fragments of a reassembled bundle that fails its security. They are not remembered: one
-    /// of them was forged, and the others may come again.
-    pub(super) fn join_refused(&mut self, now: Time, number: u64) {
-        let Some(whole) = self.joins.ends(number) else { return };
-        let suspects = self.joins.fragments.get_mut(&whole).map(Fragments::suspects);
-        for (_, number) in suspects.unwrap_or_default() {
-            self.drop_unremembered(number);
-        }
-        if let Some(fragments) = self.joins.fragments.get_mut(&whole) {
+    /// Handles that a reassembled bundle failed its security. Returns it, and the fragments to
+    /// drop. They are not remembered: one of them was forged, and the others may come again.
+    pub(super) fn refused(&mut self, number: u64) -> Option<(Whole, Vec<u64>)> {
+        let whole = self.ends(number)?;
+        let suspects = self.fragments.get_mut(&whole).map(Fragments::suspects);
+        let numbers = suspects.into_iter().flatten().map(|start| start.number);
+        Some((whole, numbers.collect()))
+    }
+
+    /// Counts the fragments of a bundle again: dropped ones may have covered bytes of others.
+    pub(super) fn recount(&mut self, whole: &Whole) {
+        if let Some(fragments) = self.fragments.get_mut(whole) {
             fragments.recount();
-        }
-        self.arm_expiry();
-        self.join(now, &whole);
-        self.join_others(now);
-    }
-
-    /// Removes a bundle, its record and its file, as if it had never arrived.
-    fn drop_unremembered(&mut self, number: u64) {
-        let Some(held) = self.forget(number) else { return };
-        if self.config.persistent {
-            self.store.drop(number, held.apart());
-        } else {
-            self.leave_content(&held);
         }
     }
 
     /// Postpones the reassembly of a bundle that could not be stored.
-    pub(super) fn join_failed(&mut self, now: Time, number: u64) {
-        if let Some(whole) = self.joins.ends(number) {
-            self.joins.later.insert(whole);
+    pub(super) fn failed(&mut self, core: &mut Core, now: Time, number: u64) {
+        if let Some(whole) = self.ends(number) {
+            self.later.insert(whole);
         }
-        self.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
+        core.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
     }
 
-    /// Retries postponed reassemblies, until one is postponed again.
-    pub(super) fn join_others(&mut self, now: Time) {
-        while let Some(whole) = self.joins.later.pop_first() {
-            self.join(now, &whole);
-            if self.joins.later.contains(&whole) {
-                return;
-            }
-        }
-    }
-
-    /// Removes a fragment from reassembly.
-    pub(super) fn leave_fragments(&mut self, number: u64, held: &Held) {
-        let Some(whole) = whole_of(held) else { return };
-        let Some(fragments) = self.joins.fragments.get_mut(&whole) else { return };
-        let Some((offset, _)) = held.key().fragment else { return };
-        if !fragments.remove((offset, number)) {
-            return;
+    /// Removes a fragment. Returns the reception that reassembled it.
+    pub(super) fn leave(&mut self, core: &mut Core, held: &Held) -> Option<u64> {
+        let (whole, (offset, _)) = (Whole::new(held)?, held.key().fragment?);
+        let fragments = self.fragments.get_mut(&whole)?;
+        if !fragments.remove(Start { offset, number: held.number }) {
+            return None;
         }
         let joining = fragments.joining.take();
         if fragments.parts.is_empty() {
-            self.joins.fragments.remove(&whole);
+            self.fragments.remove(&whole);
         }
-        if let Some(joining) = joining {
-            self.joins.joining.remove(&joining);
-            self.drop_intake(joining);
-        }
-        self.user.limit_left(Limit::Fragments);
+        joining.iter().for_each(|joining| drop(self.joining.remove(joining)));
+        core.user.limit_left(Limit::Fragments);
+        joining
     }
 }
 

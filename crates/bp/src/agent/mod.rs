@@ -8,74 +8,62 @@
 //! delivery.
 
 mod admission;
+mod api;
 mod clock;
 mod config;
-mod contacts;
 mod custody;
 mod deliver;
-mod forward;
 mod forwarder;
 mod gone;
 mod head;
 mod held;
 mod indication;
 mod intake;
-mod inventory;
 mod join;
-mod next_hop;
+mod links;
 mod numbers;
 mod outgoing;
 mod receive;
-mod record;
-mod reload;
-mod reports;
-mod requests;
 mod restart;
-mod secure;
+mod shares;
 mod source;
+mod stock;
 mod store;
-
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
+mod users;
 
 use engine::{
-    Deadline, Effect, EffectError, EffectResult, Engine, IndexRequest, Input, Rng, Time, Timers,
-    Transmit, TxBuf,
+    Deadline, Effect, EffectResult, Engine, IndexRequest, Input, Rng, Time, Transmit, TxBuf,
 };
-use session::User;
 
+pub use self::api::{NeighbourTraffic, Received, State, Summary};
 pub use self::config::{
     Acceptance, Believe, Boot, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef,
     Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
-pub use self::inventory::{NeighbourTraffic, Received, State, Summary};
 pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
-use self::admission::Shares;
-use self::clock::Clock;
+use self::admission::{
+    Admission, Denial, RECEPTION, Rejection, Reply, Secured, Step, fault_of_six, is_to_be_secured,
+    note_copy,
+};
 use self::config::millis;
-use self::custody::Custodies;
-use self::deliver::Users;
+use self::custody::Custodian;
 use self::forwarder::Forwarder;
-use self::gone::{Gone, Left};
-use self::head::Key;
+use self::gone::Left;
+use self::head::Head;
 use self::held::Held;
-use self::intake::{Giver, Intakes};
-use self::join::Joins;
-use self::next_hop::Planned;
-use self::numbers::Numbers;
-use self::outgoing::Summing;
-use self::record::{HeldRecord, Payload, Record};
-use self::reports::Discards;
-use self::requests::Requests;
+use self::intake::Giver;
+use self::receive::{Arrived, Reception};
 use self::restart::Restart;
-use self::store::{Apart, Job, Store};
-use super::layer::{Command, Content, Refusal, Tag};
+use self::source::status_report;
+use self::stock::Core;
+use self::store::{Job, Store};
+use super::layer::{Content, Event, Outcome, Refusal, Tag};
 use super::routes::Priority;
-use super::security::Vectors;
-use crate::codec::bp7::{BundleFlags, BundleId, Eid, Reason};
+use crate::codec::bp6::CustodyReason;
+use crate::codec::bp7::{BundleFlags, Reason};
 
 /// The agent's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,47 +92,15 @@ enum Alarm {
     Clocks,
 }
 
-/// Reply to the giver of a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
-    /// It is in the store.
-    Safe,
-    /// Not needed here; the giver may discard it.
-    NotNeeded,
-    /// Not accepted.
-    Refused(Refusal),
-}
-
 /// A bundle protocol agent.
 #[derive(Debug)]
 pub struct Agent {
-    config: Config,
-    store: Store,
-    restart: Restart,
-    bundles: BTreeMap<u64, Box<Held>>,
-    by_key: BTreeMap<Key, u64>,
-    by_expiry: BTreeSet<(Time, u64)>,
-    gone: Gone,
-    discards: Discards,
-    intakes: Intakes,
-    shares: Shares,
-    joins: Joins,
-    /// Parts of files that are sent once their CRC is computed.
-    summing: BTreeMap<Tag, Summing>,
-    custodies: Custodies,
-    vectors: Vectors,
+    core: Core,
+    reception: Reception,
+    admission: Admission,
+    custodian: Custodian,
     forwarder: Forwarder,
-    planned: Planned,
-    users: Users,
-    requests: Requests,
-    /// Bytes in the store; bytes in memory.
-    bytes: u64,
-    memory: usize,
-    numbers: Numbers,
-    commands: VecDeque<(usize, Command)>,
-    user: User<Indication, Limit>,
-    timers: Timers<Alarm>,
-    statistics: Statistics,
+    restart: Restart,
 }
 
 impl Agent {
@@ -152,242 +108,282 @@ impl Agent {
     /// that bundles of two runs differ.
     #[must_use]
     pub fn new(config: Config, mut rng: Rng) -> Self {
-        let mut store = Store::new(config.directory.clone());
+        let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
+        let custodian = Custodian::new(&mut rng);
+        let admission = Admission::new(&mut rng);
+        let mut store = Store::new(config.directory.clone(), rng.next_u64());
         store.list();
         if config.persistent {
             let prefix = format!("{}-", config.directory.path());
             store.effects.index(Job::Load, IndexRequest::Load { prefix });
         }
-        let planned = Planned::new(&config);
-        let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
         Self {
-            custodies: Custodies::new(&mut rng),
-            vectors: Vectors::new(&mut rng),
-            restart: Restart::new(&config, rng.next_u64()),
-            store,
-            config,
-            bundles: BTreeMap::new(),
-            by_key: BTreeMap::new(),
-            by_expiry: BTreeSet::new(),
-            gone: Gone::default(),
-            discards: Discards::default(),
-            intakes: Intakes::default(),
-            shares: Shares::default(),
-            joins: Joins::default(),
-            summing: BTreeMap::new(),
-            forwarder: Forwarder::default(),
-            planned,
-            users: Users::default(),
-            requests: Requests::default(),
-            bytes: 0,
-            memory: 0,
-            numbers: Numbers::new(first),
-            commands: VecDeque::new(),
-            user: User::new(),
-            timers: Timers::new(),
-            statistics: Statistics::default(),
+            reception: Reception::default(),
+            admission,
+            custodian,
+            forwarder: Forwarder::new(&config),
+            restart: Restart::new(&config),
+            core: Core::new(config, store, first),
         }
     }
 
-    /// The settings.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Counters.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        Statistics { bundles: self.bundles.len(), bytes: self.bytes, ..self.statistics }
-    }
-
-    /// Whether the records of an earlier run are read, so that bundles are accepted.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.restart.is_ready
-    }
-
-    /// Next command, and the index of its layer.
-    pub fn poll_command(&mut self) -> Option<(usize, Command)> {
-        self.commands.pop_front()
-    }
-
-    /// Whether an endpoint belongs to this node.
-    #[must_use]
-    pub fn is_ours(&self, eid: &Eid) -> bool {
-        let node = eid.node();
-        node == self.config.node || self.config.aliases.contains(&node) || eid.is_local()
-    }
-
-    fn command(&mut self, layer: usize, command: Command) {
-        self.commands.push_back((layer, command));
-    }
-
-    /// Next number for a bundle, its file and its record.
-    fn number(&mut self) -> u64 {
-        self.numbers.next()
-    }
-
-    const fn clock(&self) -> Clock {
-        Clock { dtn: self.config.clock, kept: self.restart.life.kept }
-    }
-
-    /// Whether bundles for an endpoint are delivered here.
-    fn is_for_us(&self, eid: &Eid) -> bool {
-        self.is_ours(eid) || self.users.is_registered(eid)
-    }
-
-    /// Replies to the giver of a bundle.
-    fn reply(&mut self, giver: Giver, id: Option<BundleId>, reply: Reply) {
-        match giver {
-            Giver::Layer { layer, link, transfer } => {
-                let command = match reply {
-                    Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
-                    Reply::Refused(why) => {
-                        self.intakes.transfers.remove(&(layer, transfer));
-                        self.statistics.refused += 1;
-                        Command::Refuse { link, transfer, why }
-                    }
-                };
-                self.command(layer, command);
+    /// Handles an event of a layer. Layers are numbered as in [`LinkRef`].
+    pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
+        let core = &mut self.core;
+        let link_ref = |link| LinkRef { layer, link };
+        match event {
+            Event::Up { link, neighbour } => {
+                self.forwarder.link_up(core, now, link_ref(link), neighbour);
             }
-            Giver::User { .. } => {
-                let Some(id) = id else { return };
-                self.user.indicate(match reply {
-                    Reply::Safe => Indication::Stored { id },
-                    Reply::NotNeeded => return,
-                    Reply::Refused(Refusal::NoResources) => {
-                        Indication::Deleted { id, reason: Reason::DepletedStorage }
-                    }
-                    // Its file is shorter than requested.
-                    Reply::Refused(_) => {
-                        Indication::Deleted { id, reason: Reason::BlockUnintelligible }
-                    }
-                });
+            Event::Down { link, why } => {
+                self.forwarder.link_down(core, now, link_ref(link), why);
             }
-            Giver::Agent | Giver::Remains | Giver::Fragments => {}
+            Event::Begins { link, transfer, bytes } => {
+                self.reception.on_begin(
+                    core,
+                    &self.forwarder,
+                    now,
+                    link_ref(link),
+                    transfer,
+                    bytes,
+                );
+            }
+            Event::Piece { link, transfer, bytes } => {
+                self.reception.on_piece(
+                    core,
+                    &self.forwarder,
+                    now,
+                    link_ref(link),
+                    transfer,
+                    &bytes,
+                );
+            }
+            Event::Whole { link, transfer, file } => {
+                let received = self.reception.on_whole(core, link_ref(link), transfer, file);
+                self.receive(now, received);
+            }
+            Event::Broken { transfer, keep, .. } => {
+                let received = self.reception.on_broken(core, layer, transfer, keep);
+                self.receive(now, received);
+            }
+            Event::Sent { link, tag, outcome } => {
+                self.on_sent(now, link_ref(link), tag, outcome);
+            }
+            Event::PeerFault { link, what } => {
+                core.statistics.malformed += 1;
+                self.forwarder.note(core, link_ref(link), what);
+            }
+            Event::Refused { link, why } => {
+                core.statistics.refused += 1;
+                match why {
+                    Refusal::NotAcceptable => {
+                        self.forwarder.note_too_long(core, now, link_ref(link));
+                    }
+                    Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
+                        core.user.limit_reached(Limit::Bytes);
+                    }
+                }
+            }
+            Event::Notice { link, what } => {
+                self.forwarder.note(core, link_ref(link), what);
+            }
         }
     }
 
-    /// Bundles that take room in the store, including those whose end is not recorded yet.
-    fn kept(&self) -> usize {
-        self.bundles.len() + self.store.refused.len()
+    /// Takes a bundle from its reception to the store: processes its security, and decides whether
+    /// it is accepted.
+    fn receive(&mut self, now: Time, mut received: Option<Arrived>) {
+        loop {
+            let core = &mut self.core;
+            let (giver, mut held) = match received {
+                None => return,
+                Some(Arrived::Failed(giver, number)) => {
+                    if giver == Giver::Fragments {
+                        self.admission.joins.failed(core, now, number);
+                    }
+                    return self.forwarder.pump_all(core, now);
+                }
+                Some(Arrived::Complete(giver, held)) => (giver, held),
+            };
+            let by = held.arrival.by.take();
+            held.arrival.by = by.or_else(|| self.forwarder.giver_node(giver));
+            if held.arrival.is_secured || !is_to_be_secured(core, &held.head) {
+                return self.admit(now, giver, held);
+            }
+            received = match self.admission.secure(core, giver, held) {
+                Secured::Passed(number, intake, payload) => {
+                    self.reception.begin_under(core, number, intake, &payload)
+                }
+                Secured::Read(number, intake) => self.reception.read(core, number, intake),
+                Secured::Rejected(held, rejection) => {
+                    self.reject(now, giver, &held, rejection);
+                    return self.join_refused(now, held.number);
+                }
+            };
+        }
     }
 
-    /// Whether there is room for `bytes` more bytes.
-    fn check_room(&mut self, bytes: u64) -> bool {
-        let limits = self.config.limits;
-        if self.kept() >= limits.bundles {
-            self.user.limit_reached(Limit::Bundles);
-            return false;
+    /// Stores a bundle if it is accepted.
+    fn admit(&mut self, now: Time, giver: Giver, mut held: Box<Held>) {
+        let core = &mut self.core;
+        match self.admission.judge(core, &self.forwarder, now, &mut held, giver) {
+            Ok(steps) => {
+                self.carry_out(now, &held, steps);
+                self.store(now, giver, held);
+            }
+            Err(Denial::Duplicate) => {
+                let signals = self.custodian.signal_redundant(core, now, &held);
+                self.send_records(now, signals);
+                let reply = note_copy(&mut self.core, &held);
+                let steps = if reply == Reply::NotNeeded { vec![RECEPTION] } else { Vec::new() };
+                self.reject(now, giver, &held, Rejection { reply: Some(reply), steps });
+            }
+            Err(Denial::Rejected(rejection)) => self.reject(now, giver, &held, rejection),
         }
-        let taken = self.bytes.saturating_add(self.shares.reserved());
-        if taken.saturating_add(bytes) > limits.bytes {
-            self.user.limit_reached(Limit::Bytes);
-            return false;
-        }
-        true
     }
 
-    /// Accepts a valid bundle and stores it.
-    fn admit(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
+    /// Ends a bundle that is not accepted.
+    fn reject(&mut self, now: Time, giver: Giver, held: &Held, rejection: Rejection) {
+        self.carry_out(now, held, rejection.steps);
+        self.core.leave_content(held);
+        if let Some(reply) = rejection.reply {
+            self.reception.reply(&mut self.core, giver, Some(held.id()), reply);
+        }
+    }
+
+    /// Carries out the consequences of a decision about a bundle.
+    fn carry_out(&mut self, now: Time, held: &Held, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Report(flag, reason) => {
+                    if held.requests(flag) {
+                        self.report(now, held, flag, reason);
+                    }
+                }
+                Step::ReportBlock => {
+                    let (flag, reason) = (BundleFlags::REPORT_RECEPTION, Reason::BlockUnsupported);
+                    self.report(now, held, flag, reason);
+                }
+                Step::Note(rule, reason) => {
+                    if let Some(count) = self.core.discards.count(now, rule, reason) {
+                        let (id, by) = (held.id(), held.arrival.by.clone());
+                        let discarded = Indication::Discarded { id, by, rule, reason, count };
+                        self.core.user.indicate(discarded);
+                    }
+                }
+                Step::Deleted(reason) => {
+                    self.core.user.indicate(Indication::Deleted { id: held.id(), reason });
+                }
+            }
+        }
+    }
+
+    /// Stores an accepted bundle.
+    fn store(&mut self, now: Time, giver: Giver, mut held: Box<Held>) {
+        let number = held.number;
         if giver != Giver::Fragments {
-            self.take_custody(number, &mut held);
+            self.custodian.take_custody(&self.core, &mut held);
         }
-        held.copies = self.copies_of(&held, giver.is_here());
-        held.storing = self.config.persistent;
+        let core = &mut self.core;
+        held.copies = core.config.routing.first_copies(held.head.copies(), giver.is_here());
+        held.storing = core.config.persistent;
         if let Giver::User { key: Some(key), .. } = giver {
-            self.note_request(number, key, held.id());
+            core.note_request(number, key, held.id());
         }
         let is_safe = !held.storing;
         if !is_safe {
-            self.intakes.givers.insert(number, vec![giver]);
-            let record = Record::Held(self.record(&held)).encode();
-            if let (Content::Bytes(payload), Some(Apart::Record)) = (&held.payload, held.apart()) {
-                self.store.put_payload(number, payload.clone());
-            }
-            self.store.put(Job::Put { number }, number, record);
+            self.admission.givers.insert(number, vec![giver]);
+            core.put(&held);
         }
-        self.insert(number, held);
-        self.statistics.bundles_peak = self.statistics.bundles_peak.max(self.bundles.len());
-        self.statistics.bytes_peak = self.statistics.bytes_peak.max(self.bytes);
-        self.arm_expiry();
-        self.watch_clocks(now);
+        core.insert(held);
+        let (stock, peaks) = (&core.stock, &mut core.statistics);
+        peaks.bundles_peak = peaks.bundles_peak.max(stock.bundles.len());
+        peaks.bytes_peak = peaks.bytes_peak.max(stock.bytes);
+        core.arm_expiry();
+        core.watch_clocks(now);
         if is_safe {
-            self.safe_for(now, number, &[giver]);
+            self.on_safe(now, number, &[giver]);
         }
     }
 
-    fn record(&self, held: &Held) -> HeldRecord {
-        HeldRecord {
-            head: held.head.encode().into(),
-            tail: held.tail.clone(),
-            payload: match held.apart() {
-                Some(Apart::Record) => Payload::Apart(held.payload.len()),
-                Some(Apart::File(_)) | None => Payload::Here(held.payload.clone()),
-            },
-            owns_file: held.owns_file,
-            received_ms: self.clock().kept_ms(held.received),
-            expires_ms: self.clock().kept_ms(held.expires),
-            age_ms: held.age_ms,
-            priority: held.priority as u8,
-            sent: held.sent.iter().cloned().collect(),
-            by: held.arrival.by.clone(),
-            returns: held.arrival.returns,
-            verified: held.arrival.verified.clone(),
+    /// Handles the result of storing a bundle. If the store failed it is dropped, as if it had
+    /// never arrived.
+    fn on_stored(&mut self, now: Time, number: u64, result: EffectResult) {
+        let givers = self.admission.givers.remove(&number).unwrap_or_default();
+        let Err(error) = self.core.stock.store.put_done(number, result) else {
+            self.core.statistics.stored += 1;
+            return self.on_safe(now, number, &givers);
+        };
+        if let Some(held) = self.forget(number) {
+            let core = &mut self.core;
+            core.forget_request(number);
+            core.stock.store.delete_payload(number, held.apart());
+            for giver in givers {
+                let reply = Reply::Refused(Refusal::NoResources);
+                self.reception.reply(core, giver, Some(held.id()), reply);
+                if giver == Giver::Fragments {
+                    self.admission.joins.failed(core, now, number);
+                }
+            }
+            core.arm_expiry();
+            self.forwarder.pump_all(core, now);
         }
+        // After it: a bundle that leaves ends the limit.
+        self.core.on_store_failure(error);
     }
 
     /// A bundle is in the store: replies to its givers and dispatches it.
-    fn safe(&mut self, now: Time, number: u64) {
-        let givers = self.intakes.givers.remove(&number).unwrap_or_default();
-        self.safe_for(now, number, &givers);
-    }
-
-    fn safe_for(&mut self, now: Time, number: u64, givers: &[Giver]) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
+    fn on_safe(&mut self, now: Time, number: u64, givers: &[Giver]) {
+        let Some(held) = self.core.stock.get_mut(number) else { return };
         held.storing = false;
-        let id = held.id();
+        let (id, predecessor) = (held.id(), held.arrival.predecessor.take());
         for &giver in givers {
-            self.reply(giver, Some(id.clone()), Reply::Safe);
+            self.reception.reply(&mut self.core, giver, Some(id.clone()), Reply::Safe);
             if matches!(giver, Giver::Layer { .. }) {
-                let flag = BundleFlags::REPORT_RECEPTION;
-                self.report(now, number, flag, Reason::NoInformation);
+                self.report_held(now, number, BundleFlags::REPORT_RECEPTION);
             }
         }
-        self.signal_predecessor(now, number);
+        if let Some((custodian, custody_number)) = predecessor {
+            self.report_held(now, number, BundleFlags::REPORT_CUSTODY);
+            let (core, reason) = (&mut self.core, CustodyReason::NoInformation);
+            let Some(held) = core.stock.get(number).cloned() else { return };
+            let signals =
+                self.custodian.signal(core, now, custodian, custody_number, &held, reason);
+            self.send_records(now, signals);
+        }
         self.dispatch(now, number);
-    }
-
-    /// The store failed: drops the bundle as if it had never arrived.
-    fn unsafe_to_keep(&mut self, now: Time, number: u64) {
-        let givers = self.intakes.givers.remove(&number).unwrap_or_default();
-        let Some(held) = self.forget(number) else { return };
-        self.forget_request(number);
-        self.store.delete_payload(number, held.apart());
-        for giver in givers {
-            self.reply(giver, Some(held.id()), Reply::Refused(Refusal::NoResources));
-            if giver == Giver::Fragments {
-                self.join_failed(now, number);
-            }
-        }
-        self.arm_expiry();
-        self.pump_all(now);
     }
 
     /// Dispatches a bundle (RFC 9171 §5.3).
     fn dispatch(&mut self, now: Time, number: u64) {
-        let Some(held) = self.bundles.get(&number) else { return };
-        if self.is_for_us(held.destination()) {
+        let Some(held) = self.core.stock.get(number) else { return };
+        if self.core.is_for_us(held.destination()) {
             self.deliver(now, number);
+        } else if held.has_hops_left(&self.core.config.limits.head) {
+            self.forwarder.route(&mut self.core, now, number);
         } else {
-            self.route(now, number);
+            self.delete(now, number, Reason::HopLimitExceeded);
         }
+    }
+
+    /// Handles the end of a transmission.
+    fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
+        let core = &mut self.core;
+        let Some((sent, node)) = self.forwarder.links.end(at, tag) else { return };
+        let forwarded = self.forwarder.on_sent(core, now, sent, outcome);
+        if let Some((to, held)) = forwarded.zip(core.stock.get(sent.number)) {
+            let id = held.id();
+            self.custodian.await_custody(core, now, sent.number);
+            self.report_held(now, sent.number, BundleFlags::REPORT_FORWARDING);
+            self.core.user.indicate(Indication::Forwarded { id, to });
+            self.settle(sent.number);
+        }
+        self.forwarder.proceed(&mut self.core, now, node);
     }
 
     /// Lets a bundle go if no processing of it is left.
     fn settle(&mut self, number: u64) {
-        if self.bundles.get(&number).is_some_and(|held| held.is_done()) {
+        if self.core.stock.get(number).is_some_and(Held::is_done) {
             self.let_go(number);
         }
     }
@@ -395,202 +391,124 @@ impl Agent {
     /// Removes a bundle; remembers it until it expires.
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
-        // A bundle without a source is not recognized: it only keeps its request.
-        let key = if held.head.is_anonymous() {
-            Key::of_number(held.head.version(), number)
-        } else {
-            held.key()
-        };
-        let expires = held.expires;
-        // Of copies others may come.
-        let left = if self.is_copying() { Left::Here } else { held.left(&self.config.limits.head) };
-        if self.config.persistent {
-            if let Some(before) = self.gone.number(&key) {
-                self.store.remove(before);
-            }
-            let expires_ms = self.clock().kept_ms(expires);
-            let record = Record::Gone { key: key.clone(), expires_ms, left: left.clone() };
-            let record = record.encode();
-            self.store.put_gone(number, record, held.apart());
-        } else {
-            self.leave_content(&held);
-        }
-        let max = self.config.limits.gone;
-        if let Some(oldest) = self.gone.insert(max, key, (number, &left), expires) {
-            self.forget_request(oldest);
-            if self.config.persistent {
-                self.store.remove(oldest);
-            }
-        }
-        self.arm_expiry();
-    }
-
-    /// Adds a bundle to the lists.
-    fn insert(&mut self, number: u64, held: Box<Held>) {
-        self.bytes = self.bytes.saturating_add(held.bytes());
-        if let Content::Bytes(bytes) = &held.payload {
-            self.memory += bytes.len();
-        }
-        let (account, rule) = self.share_of(&held);
-        self.shares.hold(account, rule, held.bytes());
-        self.by_key.entry(held.key()).or_insert(number);
-        self.by_expiry.insert((held.expires, number));
-        self.bundles.insert(number, held);
+        let config = &self.core.config;
+        // Other copies may arrive.
+        let is_here = config.routing.is_copying();
+        let left = if is_here { Left::Here } else { held.left(&config.limits.head) };
+        self.core.remember(&held, &left);
     }
 
     /// Removes a bundle from all lists.
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
-        let held = self.bundles.remove(&number)?;
-        if let btree_map::Entry::Occupied(known) = self.by_key.entry(held.key())
-            && *known.get() == number
-        {
-            known.remove();
+        let core = &mut self.core;
+        let held = core.remove(number)?;
+        if let Some(joining) = self.admission.joins.leave(core, &held) {
+            self.reception.drop(core, joining);
         }
-        self.leave_fragments(number, &held);
-        self.custodies.forget(number, held.custody.as_ref());
-        self.by_expiry.remove(&(held.expires, number));
-        self.forwarder.forget(number);
-        self.bytes = self.bytes.saturating_sub(held.bytes());
-        let (account, rule) = self.share_of(&held);
-        self.shares.release(&account, rule, held.bytes());
-        if let Content::Bytes(bytes) = &held.payload {
-            self.memory = self.memory.saturating_sub(bytes.len());
+        self.custodian.forget(&held);
+        self.forwarder.forget(core, &held);
+        for limit in [Limit::Bundles, Limit::Bytes, Limit::Share] {
+            core.user.limit_left(limit);
         }
-        for (node, route) in &held.queued {
-            self.forwarder.dequeue(node, (Reverse(held.priority), number));
-            self.give_back(route.as_ref(), (held.bytes(), held.priority));
-        }
-        for (link, tag) in held.sending.keys() {
-            self.forwarder.abort(*link, *tag);
-        }
-        self.users.forget(held.destination(), number);
-        self.user.limit_left(Limit::Bundles);
-        self.user.limit_left(Limit::Bytes);
-        self.user.limit_left(Limit::Share);
         Some(held)
     }
 
-    fn leave_content(&mut self, held: &Held) {
-        if let Some(name) = held.own_file() {
-            self.store.delete(name.clone());
-        }
-    }
-
-    /// Deletes a bundle that was not delivered or forwarded (RFC 9171 §5.10).
+    /// Deletes a bundle that was not delivered or forwarded (RFC 9171 §5.10). That is reported, if
+    /// requested or if this node has custody (RFC 5050 §5.13).
     fn delete(&mut self, now: Time, number: u64, reason: Reason) {
-        let Some(held) = self.bundles.get(&number) else { return };
-        let id = held.id();
-        self.cancel_sending(number);
+        let Some(held) = self.core.stock.get(number) else { return };
+        let (id, flag) = (held.id(), BundleFlags::REPORT_DELETION);
+        let is_reported = held.custody.is_some() || held.requests(flag);
+        let reported = is_reported.then(|| held.clone());
+        self.core.cancel_sending(number);
         match reason {
-            Reason::LifetimeExpired | Reason::TrafficPared => self.statistics.expired += 1,
-            _ => self.statistics.deleted += 1,
+            Reason::LifetimeExpired | Reason::TrafficPared => self.core.statistics.expired += 1,
+            _ => self.core.statistics.deleted += 1,
         }
-        self.report_deletion(now, number, reason);
-        self.user.indicate(Indication::Deleted { id, reason });
+        if let Some(held) = reported {
+            self.report(now, &held, flag, reason);
+        }
+        self.core.user.indicate(Indication::Deleted { id, reason });
         self.let_go(number);
     }
 
-    fn arm_expiry(&mut self) {
-        let expiry = self.by_expiry.first().map(|(at, _)| *at);
-        self.timers.set_or_cancel(Alarm::Expiry, expiry, "a bundle's expiry");
-        let gone = self.gone.next();
-        self.timers.set_or_cancel(Alarm::Gone, gone, "the expiry of a remembered bundle");
-    }
-
-    /// Reason of an expiry: a bundle's own lifetime is over, or only the bound of this node (RFC
-    /// 9171 §5.5).
-    fn end_of_life(&self, now: Time, held: &Held) -> Reason {
-        let made_ms = held.head.creation().time_ms;
-        let by_clock = self.clock().dtn_time(now).filter(|_| made_ms > 0);
-        let age_ms = by_clock.map_or_else(|| held.age_ms(now), |ms| ms.saturating_sub(made_ms));
-        if age_ms >= held.head.lifetime_ms() {
-            Reason::LifetimeExpired
-        } else {
-            Reason::TrafficPared
-        }
-    }
-
     fn expire(&mut self, now: Time) {
-        while let Some(&(at, number)) = self.by_expiry.first() {
-            if at > now {
-                break;
-            }
+        while let Some(number) = self.core.stock.next_expired(now) {
+            let Some(held) = self.core.stock.get(number) else { break };
             // Bundles with pending effects wait for their completion.
-            if self.bundles.get(&number).is_some_and(|held| held.storing) {
-                self.by_expiry.remove(&(at, number));
-                let later = now + millis(1000);
-                self.by_expiry.insert((later, number));
-                if let Some(held) = self.bundles.get_mut(&number) {
-                    held.expires = later;
-                }
+            if held.storing {
+                self.core.stock.expire_at(number, now + millis(1000));
                 continue;
             }
-            let Some(held) = self.bundles.get(&number) else {
-                self.by_expiry.remove(&(at, number));
-                continue;
-            };
-            let reason = self.end_of_life(now, held);
+            let reason = self.core.end_of_life(now, held);
             self.delete(now, number, reason);
         }
-        self.arm_expiry();
-        self.pump_freed(now);
+        self.core.arm_expiry();
+        self.forwarder.pump_freed(&mut self.core, now);
     }
 
-    fn forget_gone(&mut self, now: Time) {
-        while let Some(number) = self.gone.pop_expired(now) {
-            self.forget_request(number);
-            if self.config.persistent {
-                self.store.remove(number);
-            }
+    /// Reports on a held bundle, if requested.
+    fn report_held(&mut self, now: Time, number: u64, flag: BundleFlags) {
+        let Some(held) = self.core.stock.get(number) else { return };
+        if held.requests(flag) {
+            let held = held.clone();
+            self.report(now, &held, flag, Reason::NoInformation);
         }
-        self.arm_expiry();
     }
 
-    /// Starts the back-off after the store did not record a discarded bundle.
-    fn on_unrecorded(&mut self, now: Time, error: EffectError) {
-        if self.store.refused.len() == 1 {
-            self.user.indicate(Indication::StoreFailed(error));
-            let at = now + self.store.rest();
-            self.timers.set(Alarm::Record, at, "a retry of unstored records");
+    /// Reports on a bundle.
+    fn report(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
+        if let Some(request) = status_report(&self.core, now, held, flag, reason) {
+            self.send_record(now, request);
         }
+    }
+
+    fn send_records(&mut self, now: Time, requests: Vec<SendRequest>) {
+        requests.into_iter().for_each(|request| self.send_record(now, request));
+    }
+
+    /// Sends an administrative record, if there is room.
+    fn send_record(&mut self, now: Time, request: SendRequest) {
+        let core = &mut self.core;
+        if !core.check_room(request.payload.len() + 256) {
+            return;
+        }
+        if let Ok(head) = request.head(core, now)
+            && fault_of_six(core, &head, true).is_none()
+        {
+            self.begin(now, Giver::Agent, head, request.payload, false);
+        }
+    }
+
+    /// Receives a bundle created here.
+    fn begin(&mut self, now: Time, giver: Giver, head: Head, payload: Content, owns: bool) {
+        let received = self.reception.begin(&mut self.core, giver, head, payload, owns);
+        self.receive(now, received);
     }
 
     fn effect_done(&mut self, now: Time, job: &Job, result: EffectResult) {
+        let core = &mut self.core;
+        let store = &mut core.stock.store;
         match *job {
             Job::Load | Job::List => self.found(now, job, result),
-            Job::Open { intake } => self.intake_opened(now, intake, result),
-            Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, result),
-            Job::Sync { intake } => match result {
-                Ok(_) => self.finish_intake(now, intake),
-                Err(error) => self.fail_intake(now, intake, error),
-            },
-            Job::Part { intake } => self.part_done(now, intake, result),
-            Job::Sum { tag } => self.summed(now, tag, result),
+            Job::Intake { number, step } => {
+                let received = self.reception.on_effect(core, number, step, result);
+                self.receive(now, received);
+            }
+            Job::Sum { tag } => self.forwarder.summed(core, now, tag, result),
             Job::Payload { number } => {
-                if let Err(error) = result {
-                    self.store.unstored.insert(number, error);
-                }
+                store.unstored.extend(result.err().map(|error| (number, error)));
             }
-            Job::Put { number } => match self.store.put_done(number, result) {
-                Ok(_) => {
-                    self.statistics.stored += 1;
-                    self.safe(now, number);
-                }
-                Err(error) => {
-                    self.unsafe_to_keep(now, number);
-                    // After it: a bundle that leaves ends the limit.
-                    self.on_store_failure(error);
-                }
-            },
+            Job::Put { number } => self.on_stored(now, number, result),
             Job::Gone { number } => {
-                if let Err(error) = self.store.gone_effect_done(number, result) {
-                    self.on_unrecorded(now, error);
+                if let Err(error) = store.gone_effect_done(number, result) {
+                    core.on_unrecorded(now, error);
                 }
             }
-            Job::Empty { number } => self.store.emptied(number, &result),
+            Job::Empty { number } => store.emptied(number, &result),
             Job::Used => {
                 if result.is_err() {
-                    self.numbers.on_unrecorded();
+                    core.stock.assigned.on_unrecorded();
                 }
             }
             Job::Forget => {}
@@ -604,7 +522,7 @@ impl Engine for Agent {
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Done(ticket, result) => {
-                if let Some(job) = self.store.effects.take(ticket) {
+                if let Some(job) = self.core.stock.store.effects.take(ticket) {
                     self.effect_done(now, &job, result);
                 }
             }
@@ -614,19 +532,26 @@ impl Engine for Agent {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(alarm) = self.timers.pop_due(now) {
+        while let Some(alarm) = self.core.timers.pop_due(now) {
             match alarm {
                 Alarm::Expiry => self.expire(now),
-                Alarm::Gone => self.forget_gone(now),
-                Alarm::Contact => self.contacts(now),
-                Alarm::Dispatch => self.dispatch_waiting(now),
-                Alarm::Turn => self.dispatch_again(now),
-                Alarm::Rest => self.rested(now),
+                Alarm::Gone => self.core.forget_gone(now),
+                Alarm::Contact => self.forwarder.contacts(&mut self.core, now),
+                Alarm::Dispatch => self.forwarder.dispatch_waiting(&mut self.core, now),
+                Alarm::Turn => self.forwarder.dispatch_again(&mut self.core, now),
+                Alarm::Rest => self.forwarder.rested(&mut self.core, now),
                 Alarm::Join => self.join_others(now),
-                Alarm::Record => self.store.record_refused(),
-                Alarm::Custody => self.custody_due(now),
-                Alarm::Signals => self.send_signals(now),
-                Alarm::Clocks => self.note_clocks(now),
+                Alarm::Record => self.core.stock.store.record_refused(),
+                Alarm::Custody => {
+                    for number in self.custodian.due_bundles(&mut self.core, now) {
+                        self.forwarder.route(&mut self.core, now, number);
+                    }
+                }
+                Alarm::Signals => {
+                    let signals = self.custodian.due_signals(&mut self.core);
+                    self.send_records(now, signals);
+                }
+                Alarm::Clocks => self.core.note_clocks(now),
             }
         }
     }
@@ -636,14 +561,14 @@ impl Engine for Agent {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.store.effects.poll()
+        self.core.stock.store.effects.poll()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.user.pop()
+        self.core.user.pop()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.timers.next()
+        self.core.timers.next()
     }
 }

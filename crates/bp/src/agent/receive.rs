@@ -1,18 +1,21 @@
-//! Reception of bundles (RFC 9171 §5.6).
+//! Reception of bundles (RFC 9171 §5.6): from a layer in pieces or as a file, or from this node.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, EffectResult, FileName, OpenMode, Receive, Time};
+use engine::{Completion, EffectError, EffectResult, FileId, FileName, OpenMode, Receive, Time};
 
-use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
-use super::clock::ages;
+use super::super::layer::{Command, Content, Refusal, TransferId};
+use super::admission::{Reply, check_head, check_rules};
+use super::forwarder::Forwarder;
 use super::head::Head;
-use super::held::Arrival;
+use super::held::Held;
 use super::intake::{Body, Fed, Filing, Giver, Intake, There};
-use super::store::Job;
-use super::{Agent, Held, Indication, Limit, LinkRef, Priority, Reply};
-use crate::codec::bp7::{BundleFlags, Eid, Reason};
+use super::shares::Account;
+use super::stock::Core;
+use super::store::{Job, Storing};
+use super::{Indication, Limit, LinkRef};
+use crate::codec::bp7::{BundleId, Reason};
 
 /// Most bytes of memory reserved for a payload before it arrives: the announced length is not to
 /// be trusted.
@@ -24,198 +27,336 @@ const LONG: usize = Receive::PIECE_MAX / 2;
 /// Shortest piece that waits for the store in the buffer it came in, in bytes.
 const SHORT: usize = 4 << 10;
 
-/// Origin of a bundle.
-#[derive(Clone, Copy, Debug)]
-struct Origin {
-    layer: usize,
-    link: LinkId,
-    transfer: TransferId,
+/// Bundles being received.
+#[derive(Debug, Default)]
+pub(super) struct Reception {
+    intakes: BTreeMap<u64, Box<Intake>>,
+    /// Transfers of layers, and the bundles that they carry.
+    transfers: BTreeMap<(usize, TransferId), u64>,
+    /// Paused neighbours, and the bundles that cause the pause.
+    held_back: BTreeMap<LinkRef, BTreeSet<u64>>,
+    /// Bytes of the payloads that are collected in memory.
+    memory: usize,
 }
 
-impl Agent {
-    /// Handles an event of a layer. Layers are numbered as in [`LinkRef`].
-    pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
-        match event {
-            Event::Up { link, neighbour } => self.link_up(now, LinkRef { layer, link }, neighbour),
-            Event::Down { link, why } => self.link_down(now, LinkRef { layer, link }, why),
-            Event::Begins { link, transfer, bytes } => {
-                self.begins(now, Origin { layer, link, transfer }, bytes);
-            }
-            Event::Piece { link, transfer, bytes } => {
-                self.piece(now, Origin { layer, link, transfer }, &bytes);
-            }
-            Event::Whole { link, transfer, file } => {
-                self.whole(now, Origin { layer, link, transfer }, file);
-            }
-            Event::Broken { transfer, keep, .. } => {
-                if let Some(number) = self.intakes.transfers.remove(&(layer, transfer)) {
-                    self.broken(now, number, keep);
-                }
-            }
-            Event::Sent { link, tag, outcome } => {
-                self.sent(now, LinkRef { layer, link }, tag, outcome);
-            }
-            Event::PeerFault { link, what } => {
-                self.statistics.malformed += 1;
-                self.note(LinkRef { layer, link }, what);
-            }
-            Event::Refused { link, why } => {
-                self.statistics.refused += 1;
-                match why {
-                    Refusal::NotAcceptable => self.note_too_long(now, LinkRef { layer, link }),
-                    Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
-                        self.user.limit_reached(Limit::Bytes);
+/// Result of a reception.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// All of the bundle is in its place.
+    Complete(Giver, Box<Held>),
+    /// The store failed, and the bundle with this number was refused.
+    Failed(Giver, u64),
+}
+
+impl Reception {
+    /// Whether one more bundle may be received.
+    pub(super) fn has_place(&self, core: &Core) -> bool {
+        self.intakes.len() < core.config.limits.incoming
+    }
+
+    /// Replies to the giver of a bundle.
+    pub(super) fn reply(&mut self, core: &mut Core, to: Giver, id: Option<BundleId>, reply: Reply) {
+        match to {
+            Giver::Layer { at: LinkRef { layer, link }, transfer } => {
+                let command = match reply {
+                    Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
+                    Reply::Refused(why) => {
+                        self.transfers.remove(&(layer, transfer));
+                        core.statistics.refused += 1;
+                        Command::Refuse { link, transfer, why }
                     }
-                }
+                };
+                core.command(layer, command);
             }
-            Event::Notice { link, what } => self.note(LinkRef { layer, link }, what),
+            Giver::User { .. } => {
+                let Some(id) = id else { return };
+                core.user.indicate(match reply {
+                    Reply::Safe => Indication::Stored { id },
+                    Reply::NotNeeded => return,
+                    Reply::Refused(Refusal::NoResources) => {
+                        Indication::Deleted { id, reason: Reason::DepletedStorage }
+                    }
+                    // Its file is shorter than requested.
+                    Reply::Refused(_) => {
+                        Indication::Deleted { id, reason: Reason::BlockUnintelligible }
+                    }
+                });
+            }
+            Giver::Agent | Giver::Remains | Giver::Fragments => {}
         }
     }
 
-    /// Reports something of a peer that an operator should know.
-    fn note(&mut self, at: LinkRef, what: &'static str) {
-        let node = self.forwarder.node(at).cloned();
-        self.user.indicate(Indication::Notice { node, what });
-    }
-
-    /// Reports once a minute that bundles come for which there never is room.
-    pub(super) fn note_too_long(&mut self, now: Time, at: LinkRef) {
-        if self.discards.count(now, (None, Reason::DepletedStorage)).is_some() {
-            self.note(at, "a bundle is longer than the store, or than its neighbour's share of it");
-        }
-    }
-
-    fn begins(&mut self, now: Time, origin: Origin, bytes: Option<u64>) {
-        let Origin { layer, link, transfer } = origin;
-        let is_full = self.intakes.len() >= self.config.limits.incoming;
+    /// Begins the reception of a bundle from a layer, or refuses it.
+    pub(super) fn on_begin(
+        &mut self,
+        core: &mut Core,
+        forwarder: &Forwarder,
+        now: Time,
+        at: LinkRef,
+        transfer: TransferId,
+        bytes: Option<u64>,
+    ) {
+        let is_full = !self.has_place(core);
         if is_full {
-            self.user.limit_reached(Limit::Incoming);
+            core.user.limit_reached(Limit::Incoming);
         }
-        let giver = Giver::Layer { layer, link, transfer };
-        let by = self.giver_node(giver);
-        let (account, bytes) = (Self::account(giver, by.clone()), bytes.unwrap_or(0));
-        if self.never_fits(&account, bytes) {
-            self.note_too_long(now, LinkRef { layer, link });
-            return self.refuse(origin, Refusal::NotAcceptable);
+        let giver = Giver::Layer { at, transfer };
+        let by = forwarder.giver_node(giver);
+        let (account, bytes) = (Account::new(giver, by.clone()), bytes.unwrap_or(0));
+        if account.never_fits(&core.config.limits, bytes) {
+            forwarder.note_too_long(core, now, at);
+            return self.reply(core, giver, None, Reply::Refused(Refusal::NotAcceptable));
         }
-        if !self.restart.is_ready || is_full || !self.check_share(&account, bytes) {
-            self.refuse(origin, Refusal::NoResources);
-            return;
+        if !core.stock.is_ready || is_full || !core.check_share(&account, bytes) {
+            return self.reply(core, giver, None, Reply::Refused(Refusal::NoResources));
         }
-        let number = self.number();
-        self.shares.begin(number, account, bytes);
-        self.intakes.transfers.insert((layer, transfer), number);
+        let number = core.number();
+        core.stock.shares.begin(number, account, bytes);
+        self.transfers.insert((at.layer, transfer), number);
         let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
         intake.by = by;
-        self.intakes.insert(number, intake);
+        self.intakes.insert(number, Box::new(intake));
     }
 
-    fn refuse(&mut self, origin: Origin, why: Refusal) {
-        let Origin { layer, link, transfer } = origin;
-        self.reply(Giver::Layer { layer, link, transfer }, None, Reply::Refused(why));
-    }
-
-    fn piece(&mut self, now: Time, origin: Origin, bytes: &Bytes) {
-        let Some(number) = self.intakes.transfers.get(&(origin.layer, origin.transfer)).copied()
-        else {
-            return;
-        };
-        let bounds = self.config.limits.head;
-        let received = self.shares.receive(number, bytes.len() as u64);
-        if !self.reserve(now, number, received) {
+    /// Receives the next bytes of a bundle.
+    pub(super) fn on_piece(
+        &mut self,
+        core: &mut Core,
+        forwarder: &Forwarder,
+        now: Time,
+        at: LinkRef,
+        transfer: TransferId,
+        bytes: &Bytes,
+    ) {
+        let number = self.transfers.get(&(at.layer, transfer)).copied();
+        let Some(number) = number else { return };
+        let received = core.stock.shares.receive(number, bytes.len() as u64);
+        if !self.reserve(core, forwarder, now, number, received) {
             return;
         }
-        let Some(intake) = self.intakes.get_mut(number) else { return };
-        let fed = intake.feed(bytes, &bounds);
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let fed = intake.feed(bytes, &core.config.limits.head);
         if matches!(fed, Fed::Begins(_))
-            && (self.turn_away(number) || !self.reserve_length(now, number))
+            && let Some(head) = intake.head()
         {
-            return;
+            let len = head.payload_len().saturating_add(head.encoded_len() as u64);
+            if let Err(why) = check(core, forwarder, intake, head) {
+                self.refuse(core, number, why);
+                return;
+            }
+            if !self.reserve(core, forwarder, now, number, len) {
+                return;
+            }
         }
-        if !self.take(number, fed) {
-            self.reject_malformed(number);
-        }
+        self.take(core, number, fed);
     }
 
-    /// Whether there is room for a bundle of the length in its head.
-    fn reserve_length(&mut self, now: Time, number: u64) -> bool {
-        let head = self.intakes.get(number).and_then(|intake| intake.head());
-        let Some(head) = head else { return true };
-        let len = head.payload_len().saturating_add(head.encoded_len() as u64);
-        self.reserve(now, number, len)
-    }
-
-    /// Refuses a bundle that is being received. Returns its giver.
-    pub(super) fn refuse_intake(&mut self, number: u64, why: Refusal) -> Option<Giver> {
-        let intake = self.intakes.get(number)?;
-        let (giver, id) = (intake.giver, intake.id());
-        self.drop_intake(number);
-        self.reply(giver, id, Reply::Refused(why));
-        Some(giver)
-    }
-
-    /// Rejects data that are not a valid bundle.
-    fn reject_malformed(&mut self, number: u64) {
-        if self.refuse_intake(number, Refusal::NotAcceptable).is_some() {
-            self.statistics.malformed += 1;
-        }
+    /// Receives the end of a bundle, or all of it in a file.
+    pub(super) fn on_whole(
+        &mut self,
+        core: &mut Core,
+        at: LinkRef,
+        transfer: TransferId,
+        file: Option<(FileName, u64)>,
+    ) -> Option<Arrived> {
+        let number = self.transfers.get(&(at.layer, transfer)).copied();
+        let Some(number) = number else {
+            if file.is_some() {
+                let refused = Reply::Refused(Refusal::NoResources);
+                self.reply(core, Giver::Layer { at, transfer }, None, refused);
+            }
+            return None;
+        };
+        let intake = self.intakes.get_mut(&number)?;
+        let Some((name, end)) = file else {
+            let fed = intake.feed_last(&core.config.limits.head);
+            self.take(core, number, fed);
+            return self.finish_if_written(core, number);
+        };
+        intake.is_whole = true;
+        intake.body = Body::There(There { name: name.clone(), payload_at: None, owns: true });
+        intake.parts = Some(Content::File { name, offset: 0, len: end }.into());
+        self.read_parts(core, number)
     }
 
     /// Handles a link that broke during reception. The received part is kept as a fragment if the
     /// layer promised that to the sender.
-    fn broken(&mut self, now: Time, number: u64, keep: bool) {
-        self.let_flow(number);
-        let is_cut = keep && self.intakes.get_mut(number).is_some_and(|intake| intake.cut());
-        if is_cut {
-            self.finish_if_written(now, number);
-        } else {
-            self.drop_intake(number);
+    pub(super) fn on_broken(
+        &mut self,
+        core: &mut Core,
+        layer: usize,
+        transfer: TransferId,
+        keep: bool,
+    ) -> Option<Arrived> {
+        let number = self.transfers.remove(&(layer, transfer))?;
+        self.let_flow(core, number);
+        if keep && self.intakes.get_mut(&number).is_some_and(|intake| intake.cut()) {
+            return self.finish_if_written(core, number);
+        }
+        self.drop(core, number);
+        None
+    }
+
+    /// Receives a bundle created here.
+    pub(super) fn begin(
+        &mut self,
+        core: &mut Core,
+        giver: Giver,
+        head: Head,
+        payload: Content,
+        owns: bool,
+    ) -> Option<Arrived> {
+        let number = core.number();
+        match payload {
+            Content::Bytes(bytes) => {
+                let intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
+                self.begin_under(core, number, Box::new(intake), &bytes)
+            }
+            Content::File { name, offset, len } => {
+                let there = There { name: name.clone(), payload_at: Some(offset), owns };
+                let mut intake = Intake::with_head(giver, Body::There(there), head);
+                intake.is_whole = true;
+                intake.parts = Some(Content::File { name, offset, len }.into());
+                core.stock.shares.begin(number, Account::new(giver, None), len);
+                self.intakes.insert(number, Box::new(intake));
+                self.read_parts(core, number)
+            }
         }
     }
 
-    /// Keeps the result of feeding bytes; returns whether it may still be a bundle.
-    fn take(&mut self, number: u64, fed: Fed) -> bool {
+    /// Receives a bundle with this payload under a number.
+    pub(super) fn begin_under(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        mut intake: Box<Intake>,
+        payload: &Bytes,
+    ) -> Option<Arrived> {
+        let fed = intake.feed(payload, &core.config.limits.head);
+        intake.is_whole = true;
+        let account = Account::new(intake.giver, intake.by.clone());
+        core.stock.shares.begin(number, account, payload.len() as u64);
+        self.intakes.insert(number, intake);
+        self.place(core, number);
+        if let Fed::Payload(Some((offset, piece))) = fed {
+            self.keep(core, number, offset, piece);
+        }
+        self.finish_if_written(core, number)
+    }
+
+    /// Receives a bundle that is read from its contents.
+    pub(super) fn read(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        intake: Box<Intake>,
+    ) -> Option<Arrived> {
+        self.intakes.insert(number, intake);
+        self.read_parts(core, number)
+    }
+
+    /// Receives a bundle that is reassembled from fragments.
+    pub(super) fn join(&mut self, core: &mut Core, number: u64, intake: Intake) -> Option<Arrived> {
+        self.intakes.insert(number, Box::new(intake));
+        self.place(core, number);
+        self.read_parts(core, number)
+    }
+
+    /// Reserves room for an arriving bundle, of which this length is known now. Where the store is
+    /// full the youngest arriving bundles are refused. Returns whether this one goes on.
+    fn reserve(
+        &mut self,
+        core: &mut Core,
+        forwarder: &Forwarder,
+        now: Time,
+        number: u64,
+        bytes: u64,
+    ) -> bool {
+        loop {
+            let missing = core.stock.shares.missing(number, bytes);
+            let Some((account, more)) = missing else { return true };
+            if account.never_fits(&core.config.limits, bytes) {
+                let giver = self.refuse(core, number, Refusal::NotAcceptable);
+                if let Some(Giver::Layer { at, .. }) = giver {
+                    forwarder.note_too_long(core, now, at);
+                }
+                return false;
+            }
+            if core.check_share(&account, more) {
+                core.stock.shares.grow(number, more);
+                return true;
+            }
+            // Others are refused only if that makes room: never for a share that is used up.
+            let is_full = !core.check_room(more);
+            let is_partial =
+                |number: &u64| self.intakes.get(number).is_some_and(|intake| !intake.is_whole);
+            let youngest = core.stock.shares.youngest().find(is_partial).filter(|_| is_full);
+            let refused = youngest.filter(|youngest| *youngest > number).unwrap_or(number);
+            self.refuse(core, refused, Refusal::NoResources);
+            if refused == number {
+                return false;
+            }
+        }
+    }
+
+    /// Refuses a bundle that is being received. Returns its giver.
+    fn refuse(&mut self, core: &mut Core, number: u64, why: Refusal) -> Option<Giver> {
+        core.stock.shares.end(number);
+        let intake = self.intakes.get(&number)?;
+        let (giver, id) = (intake.giver, intake.id());
+        self.drop(core, number);
+        self.reply(core, giver, id, Reply::Refused(why));
+        Some(giver)
+    }
+
+    /// Keeps the result of feeding bytes, or rejects data that are not a valid bundle.
+    fn take(&mut self, core: &mut Core, number: u64, fed: Fed) {
         let piece = match fed {
-            Fed::Nothing => return true,
-            Fed::Malformed => return false,
+            Fed::Nothing => return,
+            Fed::Malformed => {
+                if self.refuse(core, number, Refusal::NotAcceptable).is_some() {
+                    core.statistics.malformed += 1;
+                }
+                return;
+            }
             Fed::Payload(piece) => piece,
             Fed::Begins(piece) => {
-                self.place(number);
+                self.place(core, number);
                 piece
             }
         };
         if let Some((offset, bytes)) = piece {
-            self.keep(number, offset, bytes);
+            self.keep(core, number, offset, bytes);
         }
-        true
     }
 
     /// Chooses the place of a payload whose length is now known.
-    pub(super) fn place(&mut self, number: u64) {
-        let limits = self.config.limits;
-        let Some(intake) = self.intakes.get(number) else { return };
+    fn place(&mut self, core: &mut Core, number: u64) {
+        let limits = core.config.limits;
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
         let Some(len) = intake.head().map(Head::payload_len) else { return };
         if !matches!(intake.body, Body::Memory(_)) {
             return;
         }
         let is_short = len <= limits.inline as u64;
-        let in_memory = self.memory.saturating_add(self.intakes.memory);
+        let in_memory = core.stock.memory.saturating_add(self.memory);
         if is_short && in_memory.saturating_add(len as usize) <= limits.inline_total {
-            return self.intakes.collect(number, len as usize);
+            self.memory = self.memory.saturating_add(len as usize).saturating_sub(intake.memory);
+            intake.memory = len as usize;
+            return;
         }
-        let name = self.store.file_name(number);
+        let name = core.stock.store.file_name(number);
         let waiting = VecDeque::new();
         let filing =
             Filing { name: name.clone(), file: None, waiting, unwritten: 0, syncing: false };
-        if let Some(intake) = self.intakes.get_mut(number) {
-            intake.body = Body::File(filing);
-        }
-        self.store.effects.open(Job::Open { intake: number }, name, OpenMode::Truncate);
+        intake.body = Body::File(filing);
+        let job = Job::Intake { number, step: Storing::Open };
+        core.stock.store.effects.open(job, name, OpenMode::Truncate);
     }
 
     /// Stores a piece of a payload.
-    pub(super) fn keep(&mut self, number: u64, offset: u64, piece: Bytes) {
-        let Some(intake) = self.intakes.get_mut(number) else { return };
+    fn keep(&mut self, core: &mut Core, number: u64, offset: u64, piece: Bytes) {
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
         let len = intake.head().map_or(0, Head::payload_len);
         match &mut intake.body {
             Body::Memory(bytes) => {
@@ -237,427 +378,254 @@ impl Agent {
                 };
                 filing.unwritten += piece.len();
                 match filing.file {
-                    Some(file) => self.store.write(number, file, offset, piece),
+                    Some(file) => core.stock.store.write(number, file, offset, piece),
                     None => filing.waiting.push_back((offset, piece)),
                 }
-                self.throttle(number);
+                self.throttle(core, number);
             }
             Body::Whole(_) | Body::There(_) => {}
         }
     }
 
     /// Pauses a neighbour while too many bytes of one of its bundles wait for the store.
-    fn throttle(&mut self, number: u64) {
-        let write_ahead = self.config.limits.write_ahead;
-        let Some(intake) = self.intakes.get_mut(number) else { return };
-        let Giver::Layer { layer, link, .. } = intake.giver else { return };
-        match intake.flow(write_ahead) {
+    fn throttle(&mut self, core: &mut Core, number: u64) {
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Giver::Layer { at, .. } = intake.giver else { return };
+        match intake.flow(core.config.limits.write_ahead) {
             Some(true) => {
-                let is_first = self.intakes.hold_back((layer, link), number);
+                let held_back = self.held_back.entry(at).or_default();
+                let is_first = held_back.is_empty();
+                held_back.insert(number);
                 if is_first {
-                    self.command(layer, Command::Pause { link });
+                    core.command(at.layer, Command::Pause { link: at.link });
                 }
             }
-            Some(false) => self.let_flow(number),
+            Some(false) => self.let_flow(core, number),
             None => {}
         }
     }
 
     /// Ends a bundle's pause of its neighbour.
-    fn let_flow(&mut self, number: u64) {
-        let Some(intake) = self.intakes.get_mut(number) else { return };
+    fn let_flow(&mut self, core: &mut Core, number: u64) {
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
         intake.is_paused = false;
-        let Giver::Layer { layer, link, .. } = intake.giver else { return };
-        if self.intakes.let_flow((layer, link), number) {
-            self.command(layer, Command::Resume { link });
+        let Giver::Layer { at, .. } = intake.giver else { return };
+        let Some(held_back) = self.held_back.get_mut(&at) else { return };
+        if held_back.remove(&number) && held_back.is_empty() {
+            self.held_back.remove(&at);
+            core.command(at.layer, Command::Resume { link: at.link });
         }
-    }
-
-    fn whole(&mut self, now: Time, origin: Origin, file: Option<(FileName, u64)>) {
-        let Some(number) = self.intakes.transfers.get(&(origin.layer, origin.transfer)).copied()
-        else {
-            if file.is_some() {
-                self.refuse(origin, Refusal::NoResources);
-            }
-            return;
-        };
-        let bounds = self.config.limits.head;
-        let Some(intake) = self.intakes.get_mut(number) else { return };
-        let Some((name, end)) = file else {
-            let fed = intake.feed_last(&bounds);
-            if self.take(number, fed) {
-                self.finish_if_written(now, number);
-            } else {
-                self.reject_malformed(number);
-            }
-            return;
-        };
-        intake.is_whole = true;
-        intake.body = Body::There(There { name: name.clone(), payload_at: None, owns: true });
-        intake.parts = Some(Content::File { name, offset: 0, len: end }.into());
-        self.read_parts(now, number);
     }
 
     /// Finishes a completely received bundle once it is written and synced.
-    pub(super) fn finish_if_written(&mut self, now: Time, number: u64) {
-        let persistent = self.config.persistent;
-        let Some(intake) = self.intakes.get_mut(number) else { return };
-        if !intake.is_whole {
-            return;
-        }
+    fn finish_if_written(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
+        let persistent = core.config.persistent;
+        let intake = self.intakes.get_mut(&number).filter(|intake| intake.is_whole)?;
         if let Body::File(filing) = &mut intake.body {
-            let Some(file) = filing.file.filter(|_| filing.unwritten == 0) else { return };
+            let file = filing.file.filter(|_| filing.unwritten == 0)?;
             if persistent && !filing.syncing {
                 filing.syncing = true;
-                self.store.effects.sync(Job::Sync { intake: number }, file);
-                return;
+                core.stock.store.effects.sync(Job::Intake { number, step: Storing::Sync }, file);
             }
             if persistent {
-                return;
+                return None;
             }
         }
-        self.finish_intake(now, number);
+        self.finish(core, number)
     }
 
-    pub(super) fn intake_opened(&mut self, now: Time, number: u64, result: EffectResult) {
-        let opened = match result {
-            Ok(Completion::Opened { file, .. }) => file,
-            Ok(_) => return,
-            Err(error) => return self.fail_intake(now, number, error),
+    /// Handles a completed effect of an arriving bundle.
+    pub(super) fn on_effect(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        step: Storing,
+        result: EffectResult,
+    ) -> Option<Arrived> {
+        let completion = match result {
+            Ok(completion) => completion,
+            Err(error) => return self.fail(core, number, error),
         };
-        let Some(intake) = self.intakes.get_mut(number) else {
-            self.store.effects.close(opened);
-            self.store.delete(self.store.file_name(number));
-            return;
+        match (step, completion) {
+            (Storing::Open, Completion::Opened { file, .. }) => self.opened(core, number, file),
+            (Storing::Write { bytes }, _) => self.written(core, number, bytes),
+            (Storing::Sync, _) => self.finish(core, number),
+            (Storing::Part, completion) => self.part_done(core, number, completion),
+            (Storing::Open, _) => None,
+        }
+    }
+
+    fn opened(&mut self, core: &mut Core, number: u64, opened: FileId) -> Option<Arrived> {
+        let store = &mut core.stock.store;
+        let Some(intake) = self.intakes.get_mut(&number) else {
+            store.effects.close(opened);
+            store.delete(store.file_name(number));
+            return None;
         };
         match &mut intake.body {
             Body::File(filing) => {
                 filing.file = Some(opened);
                 for (offset, piece) in std::mem::take(&mut filing.waiting) {
-                    self.store.write(number, opened, offset, piece);
+                    store.write(number, opened, offset, piece);
                 }
-                self.finish_if_written(now, number);
+                self.finish_if_written(core, number)
             }
-            Body::Memory(_) | Body::Whole(_) | Body::There(_) => self.store.effects.close(opened),
+            Body::Memory(_) | Body::Whole(_) | Body::There(_) => {
+                store.effects.close(opened);
+                None
+            }
         }
     }
 
-    pub(super) fn intake_written(
-        &mut self,
-        now: Time,
-        number: u64,
-        bytes: usize,
-        result: EffectResult,
-    ) {
-        if let Err(error) = result {
-            return self.fail_intake(now, number, error);
-        }
-        let Some(intake) = self.intakes.get_mut(number) else { return };
+    fn written(&mut self, core: &mut Core, number: u64, bytes: usize) -> Option<Arrived> {
+        let intake = self.intakes.get_mut(&number)?;
         if let Body::File(filing) = &mut intake.body {
             filing.unwritten = filing.unwritten.saturating_sub(bytes);
-            self.throttle(number);
+            self.throttle(core, number);
         }
-        self.read_parts(now, number);
-        self.finish_if_written(now, number);
+        self.read_parts(core, number).or_else(|| self.finish_if_written(core, number))
     }
 
     /// Reads the next part of a bundle, unless a read is pending or the store has fallen behind.
-    pub(super) fn read_parts(&mut self, now: Time, number: u64) {
-        let most = self.config.limits.write_ahead;
-        let job = Job::Part { intake: number };
+    fn read_parts(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
+        let most = core.config.limits.write_ahead;
+        let job = Job::Intake { number, step: Storing::Part };
         loop {
-            let Some(intake) = self.intakes.get_mut(number) else { return };
+            let intake = self.intakes.get_mut(&number)?;
             let is_behind = intake.unwritten() > most;
-            let Some(parts) = &mut intake.parts else { return };
-            if parts.is_pending || is_behind {
-                return;
-            }
+            let parts = intake.parts.as_mut().filter(|parts| !parts.is_pending && !is_behind)?;
             match (parts.left.front(), parts.reading) {
                 (None, _) => {
                     intake.is_whole = true;
                     intake.parts = None;
-                    return self.finish_if_written(now, number);
+                    return self.finish_if_written(core, number);
                 }
                 (Some(Content::Bytes(bytes)), _) => {
                     let bytes = bytes.clone();
                     parts.left.pop_front();
-                    self.feed_part(number, &bytes);
+                    self.feed_part(core, number, &bytes);
                 }
                 (Some(Content::File { name, .. }), None) => {
                     parts.is_pending = true;
-                    return self.store.effects.open(job, name.clone(), OpenMode::Read);
+                    core.stock.store.effects.open(job, name.clone(), OpenMode::Read);
+                    return None;
                 }
                 (Some(Content::File { offset, len, .. }), Some((file, at))) => {
                     let left = offset.saturating_add(*len).saturating_sub(at);
                     if left > 0 {
                         parts.is_pending = true;
-                        return self.store.effects.read(job, file, at, left);
+                        core.stock.store.effects.read(job, file, at, left);
+                        return None;
                     }
                     parts.reading = None;
                     parts.left.pop_front();
-                    self.store.effects.close(file);
+                    core.stock.store.effects.close(file);
                 }
             }
         }
     }
 
-    fn feed_part(&mut self, number: u64, bytes: &Bytes) {
-        let bounds = self.config.limits.head;
-        let Some(intake) = self.intakes.get_mut(number) else { return };
-        let fed = intake.feed(bytes, &bounds);
-        if !self.take(number, fed) {
-            self.reject_malformed(number);
-        }
+    fn feed_part(&mut self, core: &mut Core, number: u64, bytes: &Bytes) {
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let fed = intake.feed(bytes, &core.config.limits.head);
+        self.take(core, number, fed);
     }
 
     /// Handles an opened file of a part, or a piece read from it.
-    pub(super) fn part_done(&mut self, now: Time, number: u64, result: EffectResult) {
-        let intake = self.intakes.get_mut(number);
+    fn part_done(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        completion: Completion,
+    ) -> Option<Arrived> {
+        let intake = self.intakes.get_mut(&number);
         let Some((body, parts)) = intake.and_then(|it| Some((&it.body, it.parts.as_mut()?))) else {
-            return self.store.effects.close_orphan(&result);
+            core.stock.store.effects.close_orphan(&Ok(completion));
+            return None;
         };
         parts.is_pending = false;
-        let Some(Content::File { offset, len, .. }) = parts.left.front() else { return };
-        match (result, &mut parts.reading) {
-            (Ok(Completion::Opened { file, .. }), reading) => *reading = Some((file, *offset)),
-            (Ok(Completion::Read(bytes)), Some((_, at))) => {
+        let Some(Content::File { offset, len, .. }) = parts.left.front() else {
+            return None;
+        };
+        match (completion, &mut parts.reading) {
+            (Completion::Opened { file, .. }, reading) => *reading = Some((file, *offset)),
+            (Completion::Read(bytes), Some((_, at))) => {
                 *at += bytes.len() as u64;
                 if bytes.is_empty() && matches!(body, Body::There(_)) {
                     // It is shorter than its giver announced, and no valid bundle.
                     *at = offset.saturating_add(*len);
                 } else if bytes.is_empty() {
-                    return self.fail_intake(now, number, EffectError::NotFound);
+                    return self.fail(core, number, EffectError::NotFound);
                 }
-                self.feed_part(number, &bytes);
+                self.feed_part(core, number, &bytes);
             }
-            (Ok(_), _) => return,
-            (Err(error), _) => return self.fail_intake(now, number, error),
+            (_, _) => return None,
         }
-        self.read_parts(now, number);
+        self.read_parts(core, number)
     }
 
     /// Refuses a bundle because the store failed.
-    pub(super) fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
-        if self.intakes.get(number).is_none() {
-            return;
-        }
-        self.on_store_failure(error);
-        if self.refuse_intake(number, Refusal::NoResources) == Some(Giver::Fragments) {
-            self.join_failed(now, number);
-        }
-        self.pump_all(now);
-    }
-
-    /// Reports that the store did not take a bundle.
-    pub(super) fn on_store_failure(&mut self, error: EffectError) {
-        if error == EffectError::NoSpace {
-            self.user.limit_reached(Limit::Bytes);
-        } else {
-            self.user.indicate(Indication::StoreFailed(error));
-        }
+    fn fail(&mut self, core: &mut Core, number: u64, error: EffectError) -> Option<Arrived> {
+        let giver = self.intakes.get(&number)?.giver;
+        core.on_store_failure(error);
+        self.refuse(core, number, Refusal::NoResources);
+        Some(Arrived::Failed(giver, number))
     }
 
     /// Discards a partly received bundle, and its file.
-    pub(super) fn drop_intake(&mut self, number: u64) {
-        self.let_flow(number);
-        self.shares.end(number);
-        let Some(intake) = self.intakes.remove(number) else { return };
-        intake.open_files().for_each(|file| self.store.effects.close(file));
+    pub(super) fn drop(&mut self, core: &mut Core, number: u64) {
+        let Some(intake) = self.remove(core, number) else { return };
         for name in intake.read_from.iter().chain(intake.leaves()) {
-            self.store.delete(name.clone());
+            core.stock.store.delete(name.clone());
         }
-        self.user.limit_left(Limit::Incoming);
+        core.user.limit_left(Limit::Incoming);
+    }
+
+    /// Ends a reception, and closes its files.
+    fn remove(&mut self, core: &mut Core, number: u64) -> Option<Box<Intake>> {
+        self.let_flow(core, number);
+        core.stock.shares.end(number);
+        let intake = self.intakes.remove(&number)?;
+        self.memory = self.memory.saturating_sub(intake.memory);
+        intake.open_files().for_each(|file| core.stock.store.effects.close(file));
+        Some(intake)
     }
 
     /// Finishes the reception of a bundle.
-    pub(super) fn finish_intake(&mut self, now: Time, number: u64) {
-        self.let_flow(number);
-        self.shares.end(number);
-        let Some(mut intake) = self.intakes.remove(number) else { return };
-        self.user.limit_left(Limit::Incoming);
-        if let Giver::Layer { layer, transfer, .. } = intake.giver {
-            self.intakes.transfers.remove(&(layer, transfer));
+    fn finish(&mut self, core: &mut Core, number: u64) -> Option<Arrived> {
+        let mut intake = self.remove(core, number)?;
+        core.user.limit_left(Limit::Incoming);
+        if let Giver::Layer { at, transfer } = intake.giver {
+            self.transfers.remove(&(at.layer, transfer));
         }
-        intake.open_files().for_each(|file| self.store.effects.close(file));
-        let (bounds, id) = (self.config.limits.head, intake.id());
-        let Some((head, tail)) = intake.finish(&bounds) else {
-            self.statistics.malformed += 1;
+        let (giver, id) = (intake.giver, intake.id());
+        let Some((head, tail)) = intake.finish(&core.config.limits.head) else {
+            core.statistics.malformed += 1;
             if let Some(name) = intake.leaves() {
-                self.store.delete(name.clone());
+                core.stock.store.delete(name.clone());
             }
-            let refused = Reply::Refused(Refusal::NotAcceptable);
-            return self.reply(intake.giver, id, refused);
+            self.reply(core, giver, id, Reply::Refused(Refusal::NotAcceptable));
+            return None;
         };
         let (payload, owns_file) = intake.content(&head);
         if let Some(name) = intake.read_from.take() {
-            self.store.delete(name);
+            core.stock.store.delete(name);
         }
-        let by = self.begun_by(&intake);
-        if intake.secured.is_none() && self.is_to_be_secured(&head) {
-            return self.secure(now, (number, intake.giver, by), head, (payload, owns_file));
-        }
-        let priority = match intake.giver {
-            Giver::User { priority, .. } => priority,
-            Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {
-                head.priority().unwrap_or(Priority::Normal)
-            }
-        };
-        let max = self.lifetime_max(&head, intake.giver, by.as_ref());
-        let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
-        let from = head.previous_node(&bounds);
-        let content = Held::new(head, tail, (payload, owns_file));
-        let arrival = Arrival {
-            by,
-            is_secured: intake.secured.is_some(),
-            verified: intake.secured.take().unwrap_or_default(),
-            ..Arrival::default()
-        };
-        let held = Held { received: now, age_ms, expires, priority, from, arrival, ..content };
-        self.judge(now, number, Box::new(held), intake.giver);
-    }
-
-    /// Decides whether a whole bundle is accepted.
-    fn judge(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
-        let verdict = if giver == Giver::Fragments {
-            // It may have come whole in the meantime.
-            if self.knows(&held.key()) { Err(None) } else { Ok(()) }
-        } else if giver.is_here() {
-            Ok(())
-        } else {
-            self.statistics.received += 1;
-            self.weigh(now, &mut held, giver)
-        };
-        match verdict {
-            Ok(()) => self.admit(now, number, held, giver),
-            Err(reply) => {
-                self.leave_content(&held);
-                if let Some(reply) = reply {
-                    self.reply(giver, Some(held.id()), reply);
-                }
-            }
-        }
-    }
-
-    /// Whether an arrived bundle is kept. An error is the reply to its giver, if one is due now.
-    fn weigh(&mut self, now: Time, held: &mut Held, giver: Giver) -> Result<(), Option<Reply>> {
-        if let Some(why) = self.refuses(&held.head) {
-            return Err(Some(Reply::Refused(why)));
-        }
-        if let Some(reason) = self.rejects(&held.head, held.arrival.is_secured) {
-            return Err(Some(self.discard_arrived(now, held, reason)));
-        }
-        let key = held.key();
-        let total = held.head.fragment().map(|fragment| fragment.total);
-        if let (Some((offset, len)), Some(total)) = (key.fragment, total)
-            && offset.checked_add(len).is_none_or(|end| end > total)
-        {
-            self.statistics.malformed += 1;
-            return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
-        }
-        let known = self.repeats(held);
-        if let (None, Some(before)) = (known, self.returns_of(held)) {
-            self.take_returned(held, before)?;
-        } else if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
-            self.statistics.duplicates += 1;
-            // A copy of an unsafe bundle is not safe either: both get the same reply.
-            if known.is_some_and(|number| self.intakes.add_giver(number, giver)) {
-                return Err(None);
-            }
-            self.signal_redundant(now, held);
-            let reply = self.note_copy(held);
-            if reply == Reply::NotNeeded {
-                self.report_arrival(now, held);
-            }
-            return Err(Some(reply));
-        }
-        if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
-            return Err(Some(Reply::Refused(why)));
-        }
-        if held.expires <= now {
-            return Err(Some(self.delete_late(now, held)));
-        }
-        let (account, _) = self.share_of(held);
-        if !self.check_share(&account, held.bytes()) || !self.check_place(held) {
-            return Err(Some(Reply::Refused(Refusal::NoResources)));
-        }
-        if let Some(violation) = self.fault_of_six(&held.head, false) {
-            return Err(Some(self.discard_violating(now, held, violation)));
-        }
-        let bounds = self.config.limits.head;
-        let unknown = held.head.process_unknown(&mut held.tail, &bounds);
-        if unknown.deletes {
-            self.report_arrival(now, held);
-        }
-        if unknown.reports {
-            self.report_block(now, held);
-        }
-        if unknown.deletes {
-            Err(Some(self.delete_arrived(now, held, Reason::BlockUnsupported)))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Deletes an arrived bundle, with reports if requested; the reply to its giver.
-    pub(super) fn discard_arrived(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
-        self.report_arrival(now, held);
-        self.delete_arrived(now, held, reason)
-    }
-
-    fn delete_arrived(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
-        self.statistics.deleted += 1;
-        self.note_discard(now, held, (None, reason));
-        self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
-        Reply::NotNeeded
-    }
-
-    /// Handles a copy of a held bundle that was elsewhere: it came back in a loop, perhaps before
-    /// the acknowledgement of its transmission. Nodes on that way take the held bundle for a
-    /// repetition, unless its hop count is higher than when it was sent. Each transmission adds at
-    /// most one hop, however many copies come. After too many of them the giver keeps the copy.
-    fn note_copy(&mut self, copy: &Held) -> Reply {
-        let limits = &self.config.limits;
-        let is_last = self.is_copying() || self.is_for_us(copy.destination());
-        let held = self.by_key.get(&copy.key()).and_then(|number| self.bundles.get_mut(number));
-        let Some(held) = held.filter(|held| !is_last && held.was_elsewhere(copy, &limits.head))
-        else {
-            return Reply::NotNeeded;
-        };
+        let mut held = Held::new(number, head, tail, payload, owns_file);
         let arrival = &mut held.arrival;
-        if !arrival.is_tried {
-            return Reply::NotNeeded;
-        }
-        if arrival.hops >= limits.returns {
-            return Reply::Refused(Refusal::NotAcceptable);
-        }
-        arrival.hops += 1;
-        arrival.is_tried = false;
-        Reply::NotNeeded
+        (arrival.by, arrival.is_secured) = (intake.by, intake.secured.is_some());
+        arrival.verified = intake.secured.unwrap_or_default();
+        Some(Arrived::Complete(giver, Box::new(held)))
     }
+}
 
-    /// Deletes a bundle that arrived after its lifetime, with a report if requested, as if it had
-    /// expired here; the reply to its giver.
-    fn delete_late(&mut self, now: Time, held: &Held) -> Reply {
-        self.statistics.expired += 1;
-        let reason = self.end_of_life(now, held);
-        self.report_arrival(now, held);
-        self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
-        self.user.indicate(Indication::Deleted { id: held.id(), reason });
-        Reply::NotNeeded
+/// Checks a bundle whose head has come; an error is the reason to refuse it.
+fn check(core: &Core, forwarder: &Forwarder, intake: &Intake, head: &Head) -> Result<(), Refusal> {
+    check_head(core, head)?;
+    // A duplicate takes no room: it is answered as such once it is whole.
+    if core.stock.knows(&head.key()) {
+        return Ok(());
     }
-
-    /// Neighbour that began a bundle.
-    pub(super) fn begun_by(&self, intake: &Intake) -> Option<Eid> {
-        intake.by.clone().or_else(|| self.giver_node(intake.giver))
-    }
-
-    /// Neighbour over whose link a bundle came.
-    pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
-        match giver {
-            Giver::Layer { layer, link, .. } => {
-                self.forwarder.known(LinkRef { layer, link }).cloned()
-            }
-            Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => None,
-        }
-    }
+    let by = intake.by.clone().or_else(|| forwarder.giver_node(intake.giver));
+    check_rules(core, forwarder, head, by.as_ref())
 }

@@ -293,13 +293,12 @@ impl Policy {
                     };
                     settled.insert((kind, target));
                     let takes_off = is_destination || rule.role == Role::Acceptor;
-                    let block = (number, &content);
-                    let done = self.check_one(opened, (rule, takes_off), block, target);
+                    let done = self.check_one(opened, rule, takes_off, number, &content, target);
                     match done {
                         Ok(()) => passed.insert(at),
                         Err(_) => faulty.insert(at),
                     };
-                    settle(opened, (at, rule), target, done)?;
+                    settle(opened, at, rule, target, done)?;
                 }
             }
         }
@@ -315,7 +314,7 @@ impl Policy {
                 faulty.insert(at);
                 let may_pass = kind == INTEGRITY && rule.role == Role::Verifier && !is_destination;
                 if !(may_pass && opened.hides_signature(target)) {
-                    settle(opened, (at, rule), target, Err(Fault::Missing))?;
+                    settle(opened, at, rule, target, Err(Fault::Missing))?;
                 }
             }
         }
@@ -383,8 +382,10 @@ impl Policy {
     fn check_one(
         &self,
         opened: &mut Opened,
-        (rule, takes_off): (&Rule, bool),
-        (number, content): (u64, &SecurityBlock),
+        rule: &Rule,
+        takes_off: bool,
+        number: u64,
+        content: &SecurityBlock,
         target: u64,
     ) -> Result<(), Fault> {
         let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
@@ -408,7 +409,8 @@ impl Policy {
 /// Applies the action for the result of an operation.
 fn settle(
     opened: &mut Opened,
-    (at, rule): (u32, &Rule),
+    at: u32,
+    rule: &Rule,
     target: u64,
     done: Result<(), Fault>,
 ) -> Result<(), Violation> {

@@ -143,7 +143,7 @@ impl Tcpcl {
             wanted.is_opening = false;
         }
         let address = info.ends.map(|(_, far)| far.ip());
-        let Some(standing) = self.place(now, (link, is_active), address) else {
+        let Some(standing) = self.place(now, link, is_active, address) else {
             self.effects.push(StreamEffect::Reset { path });
             self.try_later(now, link);
             return;

@@ -18,7 +18,8 @@ impl Tcpcl {
     pub(super) fn place(
         &mut self,
         now: Time,
-        (link, is_active): (LinkId, bool),
+        link: LinkId,
+        is_active: bool,
         address: Option<IpAddr>,
     ) -> Option<Standing> {
         let most = self.config.limits.sessions;

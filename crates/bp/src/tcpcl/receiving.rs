@@ -147,7 +147,7 @@ impl Tcpcl {
             }
             Err(_) => {
                 let header = input[0];
-                self.reject(path, (RejectReason::Unsupported, header), "an undecodable message");
+                self.reject(path, RejectReason::Unsupported, header, "an undecodable message");
                 false
             }
         }
@@ -155,7 +155,7 @@ impl Tcpcl {
 
     /// Ends the session of a peer whose message is rejected (RFC 9174 §5.1.2). Other protocols have
     /// no message for it.
-    fn reject(&mut self, path: PathId, (reason, header): (RejectReason, u8), what: &'static str) {
+    fn reject(&mut self, path: PathId, reason: RejectReason, header: u8, what: &'static str) {
         if let Some(session) = self.sessions.get_mut(&path) {
             session.send(&Message::Reject { reason, header });
         }
@@ -332,7 +332,7 @@ impl Tcpcl {
             (_, Message::Unknown { .. }) => {
                 // The message's length is unknown, so nothing that follows can be read (§5.1.2).
                 let what = "a message of an unknown type";
-                self.reject(path, (RejectReason::TypeUnknown, first), what);
+                self.reject(path, RejectReason::TypeUnknown, first, what);
                 return false;
             }
             (
@@ -342,7 +342,7 @@ impl Tcpcl {
                 | Message::Ack { .. }
                 | Message::Refuse { .. },
             ) => {
-                self.reject(path, (RejectReason::Unexpected, first), "an unexpected message");
+                self.reject(path, RejectReason::Unexpected, first, "an unexpected message");
                 return false;
             }
         }
@@ -401,17 +401,17 @@ impl Tcpcl {
             None => flags.start,
         };
         if !follows {
-            self.reject(path, (RejectReason::Unexpected, first), "a segment of no transfer");
+            self.reject(path, RejectReason::Unexpected, first, "a segment of no transfer");
             return false;
         }
         if length > mru {
-            self.reject(path, (RejectReason::Unsupported, first), "a too long segment");
+            self.reject(path, RejectReason::Unsupported, first, "a too long segment");
             return false;
         }
         if flags.start && !self.transfer_begins(now, path, segment) {
             return false;
         }
-        self.segment_follows(path, (flags, length), first)
+        self.segment_follows(path, flags, length, first)
     }
 
     /// Begins a transfer, or refuses it; returns whether the session continues.
@@ -481,7 +481,8 @@ impl Tcpcl {
     fn segment_follows(
         &mut self,
         path: PathId,
-        (flags, length): (SegmentFlags, u64),
+        flags: SegmentFlags,
+        length: u64,
         first: u8,
     ) -> bool {
         let most = self.config.transfer_mru;
@@ -497,7 +498,7 @@ impl Tcpcl {
             |coming: Coming| !coming.is_unwanted && coming.received.saturating_add(length) > most;
         if session.incoming.coming.is_some_and(is_long) {
             let what = "a bundle longer than agreed";
-            self.reject(path, (RejectReason::Unsupported, first), what);
+            self.reject(path, RejectReason::Unsupported, first, what);
             return false;
         }
         session.incoming.segment = Some((length, flags));

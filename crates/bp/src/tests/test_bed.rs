@@ -46,7 +46,7 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn random(ends: (usize, usize), (start, end): (u64, u64), rng: &mut Rng) -> Self {
+    fn random(from: usize, to: usize, start: u64, end: u64, rng: &mut Rng) -> Self {
         let up = match rng.below(100) {
             0..45 => vec![(start, end)],
             // Missed.
@@ -66,7 +66,7 @@ impl Meeting {
             }
         };
         let rate = if rng.below(100) < 30 { RATE * 2 / 5 } else { RATE };
-        Self { ends, planned: (start, end), up, rate }
+        Self { ends: (from, to), planned: (start, end), up, rate }
     }
 
     fn contacts(&self) -> [Contact; 2] {
@@ -96,7 +96,7 @@ fn meetings(rng: &mut Rng) -> Vec<Meeting> {
             let mut at = 10 + rng.below(60);
             while at < UNRELIABLE && rng.below(10) > 0 {
                 let end = at + 10 + rng.below(80);
-                all.push(Meeting::random((a, b), (at, end), rng));
+                all.push(Meeting::random(a, b, at, end, rng));
                 at = end + 5 + rng.below(150);
             }
             if [a, b].contains(&0) != [a, b].contains(&across) {

@@ -292,10 +292,10 @@ impl Udpcl {
     /// Removes a neighbour and its path, and reports it as down.
     fn remove(&mut self, link: LinkId, path: PathId, why: &'static str) {
         self.link_down(link, why);
-        let keys: Vec<_> =
-            self.coming.range((path, 0)..=(path, u32::MAX)).map(|(k, _)| *k).collect();
-        for key in keys {
-            self.give_up(key);
+        let coming = self.coming.range((path, 0)..=(path, u32::MAX));
+        let bundles: Vec<u32> = coming.map(|((_, bundle), _)| *bundle).collect();
+        for bundle in bundles {
+            self.give_up(path, bundle);
         }
         self.paths.remove(&path);
         self.ready.remove(&path);
@@ -435,7 +435,7 @@ impl Engine for Udpcl {
             match alarm {
                 Alarm::Keepalive(link) => self.keepalive(now, link),
                 Alarm::Leaves => self.batch_leaves(),
-                Alarm::Incoming(path, bundle) => self.give_up((path, bundle)),
+                Alarm::Incoming(path, bundle) => self.give_up(path, bundle),
             }
         }
     }

@@ -69,10 +69,10 @@ impl Udpcl {
         let key = (path, fragment.bundle);
         if self.coming.get(&key).is_some_and(|coming| coming.length != fragment.length) {
             // The peer has restarted its numbering.
-            self.give_up(key);
+            self.give_up(path, fragment.bundle);
             self.over.forget(&key);
         }
-        if !self.coming.contains_key(&key) && !self.begin(now, link, key, fragment) {
+        if !self.coming.contains_key(&key) && !self.begin(now, link, path, fragment) {
             self.statistics.fragments_dropped += 1;
             return;
         }
@@ -106,15 +106,16 @@ impl Udpcl {
     }
 
     /// Begins a bundle; returns whether it is new.
-    fn begin(&mut self, now: Time, link: LinkId, key: (PathId, u32), part: &Fragment<'_>) -> bool {
+    fn begin(&mut self, now: Time, link: LinkId, path: PathId, part: &Fragment<'_>) -> bool {
+        let key = (path, part.bundle);
         let limits = self.config.limits;
         if self.over.contains(&key) || part.length > limits.bundle || limits.incoming == 0 {
             return false;
         }
         if self.coming.len() >= limits.incoming {
             let oldest = self.coming.iter().min_by_key(|(_, coming)| coming.last);
-            if let Some(key) = oldest.map(|(key, _)| *key) {
-                self.give_up(key);
+            if let Some((path, bundle)) = oldest.map(|(key, _)| *key) {
+                self.give_up(path, bundle);
             }
         }
         let id = self.transfer();
@@ -128,9 +129,10 @@ impl Udpcl {
     }
 
     /// Gives up an incomplete bundle.
-    pub(super) fn give_up(&mut self, key: (PathId, u32)) {
+    pub(super) fn give_up(&mut self, path: PathId, bundle: u32) {
+        let key = (path, bundle);
         let Some(coming) = self.coming.remove(&key) else { return };
-        self.timers.cancel(Alarm::Incoming(key.0, key.1));
+        self.timers.cancel(Alarm::Incoming(path, bundle));
         self.early -= coming.held;
         self.over.insert_within(OVER, key, ());
         if !coming.is_unwanted {
