@@ -309,8 +309,8 @@ pub(super) fn fault_of_six(core: &Core, head: &Head, is_from_here: bool) -> Opti
         roles.push(Role::Source);
     }
     let has = |kind: u64| six.blocks().iter().any(|block| u64::from(block.kind()) == kind);
-    let between = (head.source(), head.destination());
-    core.config.security.check_unprotected(&roles, between, has).err()
+    let (source, destination) = (head.source(), head.destination());
+    core.config.security.check_unprotected(&roles, source, destination, has).err()
 }
 
 /// Checks the head of a bundle, as soon as it has come; an error is the reason to refuse it. One

@@ -221,7 +221,8 @@ impl Agent {
     pub fn purge(
         &mut self,
         now: Time,
-        (after, most): (u64, usize),
+        after: u64,
+        most: usize,
         selects: impl Fn(&Summary) -> bool,
     ) -> Vec<u64> {
         let later = self.core.stock.bundles.range(after.saturating_add(1)..);

@@ -331,7 +331,8 @@ impl Policy {
     pub fn check_unprotected(
         &self,
         roles: &[Role],
-        (source, destination): (&Eid, &Eid),
+        source: &Eid,
+        destination: &Eid,
         has: impl Fn(u64) -> bool,
     ) -> Result<(), Violation> {
         let requires = |(_, rule): &(u32, &Rule)| match rule.on_fault {

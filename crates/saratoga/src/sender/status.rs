@@ -27,7 +27,7 @@ impl Sender {
         }
     }
 
-    /// Notes a sent data packet, after `questions` requests for a STATUS.
+    /// Notes a sent data packet, after `before` requests for a STATUS.
     pub(super) fn data_left(
         &mut self,
         core: &mut Core,

@@ -128,7 +128,7 @@ async fn purge(shared: &Shared, which: &Which) -> Answer<u64> {
         let filter = Filter::new(which)?;
         let part = LISTED.min(most - deleted);
         let purged = shared.ask(move |now, agent| {
-            agent.purge(now, (after, part), |bundle| filter.selects(bundle))
+            agent.purge(now, after, part, |bundle| filter.selects(bundle))
         });
         let purged = purged.await?;
         deleted += purged.len();
