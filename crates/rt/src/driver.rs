@@ -347,7 +347,7 @@ impl<E: Engine> Driver<E> {
                 self.connected.as_mut().filter(|(_, n)| *n < refusals)
             {
                 *reported = refusals;
-                on(now, &mut self.pump.engine, Event::Refused(*address));
+                on(self.pump.now(), &mut self.pump.engine, Event::Refused(*address));
             }
             next = Next::More;
         }

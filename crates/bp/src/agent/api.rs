@@ -139,7 +139,7 @@ impl Agent {
         self.core.is_ours(eid)
     }
 
-    /// Sends a bundle. [`Indication::Stored`](Indication::Stored) reports that it is safe.
+    /// Sends a bundle. [`Indication::Stored`] reports that it is safe.
     ///
     /// # Errors
     ///

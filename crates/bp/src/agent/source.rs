@@ -42,7 +42,8 @@ pub struct SendRequest {
     pub custody: bool,
     /// Hop limit, in version 7; `None` is the node's.
     pub hop_limit: Option<u8>,
-    /// Key of the request: while its bundle is held or remembered, [`Agent::sent_for`] finds it.
+    /// Key of the request: while its bundle is held or remembered,
+    /// [`Agent::sent_for`](super::Agent::sent_for) finds it.
     pub key: Option<u128>,
     /// Payload. A file must stay unchanged until the bundle is discarded; bytes may stay in the
     /// caller's buffer.

@@ -49,7 +49,7 @@ pub const PART: u64 = 64 << 20;
 
 /// Prefixes of working files, and those of the keys of their records: a working file without a
 /// record is left over.
-pub const SPOOLS: [(&str, &str); 2] = [(JOINED_PREFIX, "join-"), (PAYLOAD_PREFIX, "none-")];
+pub const SPOOLS: [(&str, &str); 2] = [(JOINED_PREFIX, record::JOINED), (PAYLOAD_PREFIX, "none-")];
 const JOINED_PREFIX: &str = "file-";
 const PAYLOAD_PREFIX: &str = "payload-";
 
@@ -252,7 +252,7 @@ impl Files {
             indications: VecDeque::new(),
             timers: Timers::new(),
         };
-        files.effects.index(Use::Load, IndexRequest::Load { prefix: String::new() });
+        files.effects.index(Use::Load, IndexRequest::Load { prefix: record::PREFIX.to_owned() });
         files
     }
 

@@ -9,9 +9,10 @@ use crate::codec::bp7::Eid;
 
 const VERSION: u8 = 1;
 
-/// Prefixes of keys.
-const SENT: &str = "send-";
-const JOINED: &str = "join-";
+/// Prefixes of keys, and the part that they share.
+pub(super) const PREFIX: &str = "file-";
+const SENT: &str = "file-send-";
+pub(super) const JOINED: &str = "file-join-";
 
 /// A file that is being sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

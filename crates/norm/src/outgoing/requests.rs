@@ -114,7 +114,7 @@ impl Outgoing {
         is_noted
     }
 
-    /// Notes that a receiver lacks at most `count` segments of each block from `first` to `last`.
+    /// Notes that a receiver lacks at most `count` segments of each of these blocks.
     /// Ranges longer than receivers make are cut short.
     pub(crate) fn mark_counted(
         &mut self,

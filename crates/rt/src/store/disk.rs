@@ -124,7 +124,7 @@ impl Records {
         }
     }
 
-    /// Loads all records in order of their keys.
+    /// Loads the records whose keys have this prefix, in order of their keys.
     pub(super) fn load(&self, prefix: &str) -> io::Result<Vec<(String, Bytes)>> {
         match self {
             Self::Files(index) => index.load(prefix),

@@ -449,6 +449,27 @@ fn records_are_loaded_by_prefix() {
 }
 
 #[test]
+fn working_files_without_records_are_swept() {
+    let place = tempfile::tempdir().unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    let spool = place.path().join(FileName::SPOOL_DIRECTORY).join("spool");
+    for name in ["rx-1", "rx-2", "rx-3", "other-4"] {
+        std::fs::write(spool.join(name), name).unwrap();
+    }
+    // Of the second there is a record, of the third only one of another kind.
+    for key in ["cfdp-rx-2", "rx-3"] {
+        let effect = StoreEffect::Index { ticket: Ticket(1), request: put(key.to_owned(), b"v") };
+        execute(&mut store, effect).unwrap().1.unwrap();
+    }
+    assert_eq!(store.sweep("rx-", "cfdp-").unwrap(), 2);
+    let mut left: Vec<_> =
+        std::fs::read_dir(&spool).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["other-4", "rx-2"]);
+    assert_eq!(load(&mut store, "").len(), 2);
+}
+
+#[test]
 fn many_records_complete_in_order() {
     let place = tempfile::tempdir().unwrap();
     let index = RecordsIn::Log;

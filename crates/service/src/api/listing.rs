@@ -127,9 +127,8 @@ async fn purge(shared: &Shared, which: &Which) -> Answer<u64> {
     while deleted < most {
         let filter = Filter::new(which)?;
         let part = LISTED.min(most - deleted);
-        let purged = shared.ask(move |now, agent| {
-            agent.purge(now, after, part, |bundle| filter.selects(bundle))
-        });
+        let purged = shared
+            .ask(move |now, agent| agent.purge(now, after, part, |bundle| filter.selects(bundle)));
         let purged = purged.await?;
         deleted += purged.len();
         // Bundles before it are not looked at again.
