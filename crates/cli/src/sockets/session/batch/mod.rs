@@ -455,6 +455,8 @@ struct UnderWay {
     bytes: u64,
     /// Bytes that were sent.
     sent: u64,
+    /// Number of them that an earlier process sent.
+    sent_before: u64,
     /// Bytes that the receiver confirmed before the end.
     confirmed: u64,
     /// Class of its files; lower ones are more urgent.
@@ -721,7 +723,11 @@ impl Client {
             match self.waiting_pack(&report.name) {
                 Some(number) => {
                     self.waiting.retain(|waiting| *waiting != number);
-                    self.watch_pack(report.id, number, true);
+                    self.watch_pack(report.id.clone(), number, true);
+                    if let Some(pack) = self.active.get_mut(&report.id) {
+                        pack.sent_before = report.bytes.min(pack.bytes);
+                        pack.sent = pack.sent_before;
+                    }
                 }
                 // Its files have changed, and are in other packs.
                 None => transport.cancel(now, &report.id),
@@ -746,8 +752,16 @@ impl Client {
         let class = classes.map_or(0, |(plan, outbox)| outbox.class_of(plan));
         tracing::debug!(%id, number, bytes, "pack under way");
         let is_open = self.resumes(number);
-        let (sent, confirmed) = (0, 0);
-        let pack = UnderWay { number, bytes, sent, confirmed, class, is_adopted, is_open };
+        let pack = UnderWay {
+            number,
+            bytes,
+            sent: 0,
+            sent_before: 0,
+            confirmed: 0,
+            class,
+            is_adopted,
+            is_open,
+        };
         self.active.insert(id, pack);
     }
 
@@ -1013,6 +1027,9 @@ impl Client {
         }
         self.remove_pack(pack.number);
         let Err(why) = &ended.result else {
+            if self.was_removed(pack) {
+                return self.begin_again(pack);
+            }
             self.delivered += pack.bytes;
             self.is_confirmed &= ended.is_confirmed && self.job.ends.via.is_none();
             self.failed_in_row = 0;
@@ -1032,6 +1049,23 @@ impl Client {
         let names = self.journal.plan(pack.number).map(contents).unwrap_or_default();
         self.screen.print(format_args!("{}: {names} failed: {why}", ended.id));
         ensure!(self.failed_in_row < FAILURES_MAX, "{FAILURES_MAX} packs in a row failed: {why}");
+        Ok(())
+    }
+
+    /// Whether a pack was delivered before the receiver listed what it has, without its files: they
+    /// were removed there since.
+    fn was_removed(&self, pack: &UnderWay) -> bool {
+        let is_resumed = pack.is_open || pack.is_adopted;
+        self.job.wish.compares && is_resumed && pack.sent == pack.sent_before
+    }
+
+    /// Sends the files of a pack in another one, of which the receiver has nothing.
+    fn begin_again(&mut self, pack: &UnderWay) -> Result<()> {
+        let plan = self.journal.remove(pack.number);
+        for number in self.journal.add(plan.map(|plan| plan.entries).unwrap_or_default())? {
+            self.add_pack(number)?;
+            self.waiting.push_back(number);
+        }
         Ok(())
     }
 
