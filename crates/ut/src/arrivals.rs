@@ -329,12 +329,13 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// Delivers a PDU; returns the part that no peer would retransmit.
+    /// Delivers a PDU; returns the part that no peer would retransmit soon: over a layer that
+    /// retries for hours, class 2 waits as long.
     fn hand_up_pdu(&mut self, now: Time, from: u64, pdu: &[u8]) -> Option<(TransactionId, Part)> {
         let path = self.path_to(from);
         self.entity.handle_input(now, Input::Receive(Receive::datagram(path, pdu)));
         let Ok(Pdu { header, body }) = Pdu::decode(pdu) else { return None };
-        let is_requested_again = header.mode == TransmissionMode::Acknowledged;
+        let is_requested_again = B::REPEATS && header.mode == TransmissionMode::Acknowledged;
         if is_requested_again || header.direction != Direction::TowardReceiver {
             return None;
         }

@@ -11,8 +11,9 @@
 //!   again.
 //! * *Delivered data survive.* A PDU of class 1 is never retransmitted by its sender. It stays
 //!   below (its block unclaimed, its bundle unconfirmed) until its content is in the store by the
-//!   entity's records, or its transaction has ended. PDUs of class 2 are accepted at once. PDUs
-//!   for which an entity has no room are delivered again.
+//!   entity's records, or its transaction has ended. So does a PDU of class 2 in a bundle, because
+//!   timeouts are hours there; in blocks, PDUs of class 2 are accepted at once. PDUs for which an
+//!   entity has no room are delivered again.
 //! * *Sent means delivered below.* A put of class 1 is reported as finished when all of its PDUs
 //!   have been carried. If one was lost, it is reported as incomplete and cancelled.
 

@@ -229,6 +229,34 @@ fn a_receiver_may_restart_at_any_point() {
 }
 
 #[test]
+fn a_receiver_may_die_after_any_effect() {
+    for mode in [CLASS_1, CLASS_2] {
+        for effects in 1.. {
+            let mut nodes = Nodes::new(mode);
+            nodes.world.sides[1].dies_after = Some(effects);
+            put(&mut nodes.world, 60_000);
+            while nodes.world.sides[1].dies_after != Some(0) && nodes.step() {}
+            let has_died = nodes.world.sides[1].dies_after == Some(0);
+            nodes.world.sides[1].dies_after = None;
+            if has_died {
+                // Its last orders have reached the node.
+                nodes.work(1);
+                nodes.restart_entity(1);
+            }
+            // A retransmission would come after hours.
+            nodes.run_for(Duration::from_secs(60));
+            let copy = nodes.world.sides[1].store.get(&name("copy"));
+            assert!(copy == Some(&content(60_000)[..]), "{mode:?}, after {effects} effects");
+            assert!(end(&nodes.world, 0).is_some_and(is_good), "{mode:?}, {effects}");
+            if !has_died {
+                assert!(effects > 20, "{effects}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_bundle_refused_by_the_node_breaks_a_put_of_class_1() {
     let mut nodes = Nodes::new(CLASS_1);
     put(&mut nodes.world, 60_000);

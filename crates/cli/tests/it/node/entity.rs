@@ -154,6 +154,9 @@ fn several_entities_send_to_one() {
 fn receivers_and_nodes_may_be_killed_at_any_time() {
     let mut entities = Entities::new(3);
     let mut receiver = entities.receiver(&[]);
+    wait_for("the receiver has its endpoint", || {
+        entities.row.query(3).is_some_and(|node| node["endpoints"] != Value::Array(Vec::new()))
+    });
     for round in 0..6 {
         let len = 2_000_000 + round;
         let name = format!("file-{round}");
