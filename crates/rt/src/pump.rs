@@ -126,3 +126,87 @@ impl<E: Engine> Pump<E> {
         self.store.as_ref().is_none_or(|store| store.pending() == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+    use engine::{Deadline, FileName, OpenMode, PathId, Transmit, TxBuf};
+
+    use super::*;
+    use crate::{StoreConfig, Waker};
+
+    /// Engine with these effects, which keeps the results.
+    #[derive(Default)]
+    struct Toy {
+        effects: VecDeque<Effect>,
+        done: Vec<(Ticket, Result<Completion, EffectError>)>,
+    }
+
+    impl Engine for Toy {
+        type Indication = ();
+
+        fn handle_input(&mut self, _now: Time, input: Input<'_>) {
+            let Input::Done(ticket, result) = input else { panic!("{input:?}") };
+            self.done.push((ticket, result));
+        }
+
+        fn handle_timeout(&mut self, _now: Time) {}
+
+        fn poll_transmit(&mut self, _now: Time, _tx: &mut TxBuf) -> Option<Transmit> {
+            None
+        }
+
+        fn poll_effect(&mut self) -> Option<Effect> {
+            self.effects.pop_front()
+        }
+
+        fn poll_indication(&mut self) -> Option<()> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Deadline> {
+            None
+        }
+    }
+
+    #[test]
+    fn effects_wait_while_the_store_is_full() {
+        let place = tempfile::tempdir().unwrap();
+        let config = StoreConfig { bytes_max: 4, ..StoreConfig::new(place.path()) };
+        let store = FileStore::open(config, &Waker::new().unwrap()).unwrap();
+        let mut pump = Pump::new(Toy::default(), Some(store));
+        let start = Instant::now();
+        let wait = |pump: &mut Pump<Toy>| {
+            while !pump.store_is_idle() {
+                assert!(start.elapsed() < Duration::from_secs(10), "no answer");
+                pump.pass_results();
+            }
+        };
+        let (ticket, name) = (Ticket(1), FileName::file("a").unwrap());
+        let open = StoreEffect::Open { ticket, name, mode: OpenMode::Truncate };
+        pump.engine.effects.push_back(Effect::Store(open));
+        assert!(matches!(pump.next_step(), Some(Step::Stored)));
+        wait(&mut pump);
+        let Some((_, Ok(Completion::Opened { file, .. }))) = pump.engine.done.pop() else {
+            panic!("it is not open");
+        };
+        let write = |ticket, offset| {
+            let bytes = Bytes::from_static(b"abcd");
+            Effect::Store(StoreEffect::Write { ticket: Ticket(ticket), file, offset, bytes })
+        };
+        let path = Effect::Path(PathEffect::Open { path: PathId(1) });
+        pump.engine.effects.extend([write(2, 0), write(3, 4), path]);
+        for ticket in [2, 3] {
+            assert!(matches!(pump.next_step(), Some(Step::Stored)));
+            // Neither another effect on a file nor one behind it is taken.
+            assert!(pump.store_is_full() && pump.next_step().is_none(), "{ticket}");
+            wait(&mut pump);
+            assert_eq!(pump.engine.done.pop(), Some((Ticket(ticket), Ok(Completion::Done))));
+        }
+        assert!(matches!(pump.next_step(), Some(Step::Path(PathEffect::Open { .. }))));
+        assert!(pump.next_step().is_none());
+    }
+}

@@ -1,18 +1,23 @@
 //! Procedures of an agent, one at a time.
 
+use std::iter;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{EffectError, FileName, Time};
+use engine::{
+    Completion, Effect, EffectError, Engine as _, FileName, FilestoreRequest, Input, MemoryStore,
+    StoreEffect, Time,
+};
 use routing::settings::Settings as RouteSettings;
 
 use super::super::agent::{
-    COPIES, Config, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest, State,
-    Summary, Version,
+    Agent, COPIES, Config, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest,
+    State, Summary, Version,
 };
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
 use super::super::routes::{Priority, Router};
+use super::attacks::{bytes_of_seven, seven};
 use super::world::{World, chain, endpoint, node};
 use crate::codec::bp7::{
     BUNDLE_AGE, Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, Eid, Extension, HOP_COUNT,
@@ -183,6 +188,7 @@ fn expired_bundles_are_deleted_and_reported() {
     // Nothing is remembered for ever.
     world.pass(secs(3600));
     assert!(world.nodes.iter().all(|node| engine::Engine::poll_timeout(&node.agent).is_none()));
+    assert_eq!(world.nodes[1].disk.records(), 0);
 }
 
 /// Requirements: B61.
@@ -660,4 +666,103 @@ fn invalid_requests_are_refused() {
     let custody = SendRequest { custody: true, ..SendRequest::new(endpoint(1), payload(1)) };
     assert!(matches!(refused(custody), RequestError::Conflict(_)));
     assert_eq!(world.nodes[0].agent.statistics().bundles, 0);
+}
+
+/// A copy of a bundle that is not safe yet is not safe either.
+#[test]
+fn copies_of_a_bundle_are_answered_when_it_is_stored() {
+    for is_full in [false, true] {
+        let mut world = World::chain(3, true, 1);
+        world.disconnect(1, 2);
+        world.settle();
+        let bytes = bytes_of_seven(seven(Eid::ipn(66, 6), endpoint(2)), b"payload");
+        let (now, agent, link) = (world.now, &mut world.nodes[1].agent, LinkId(0));
+        for transfer in [1, 2].map(TransferId) {
+            let bytes = Bytes::copy_from_slice(&bytes);
+            agent.handle_event(now, 0, Event::Begins { link, transfer, bytes: None });
+            agent.handle_event(now, 0, Event::Piece { link, transfer, bytes });
+            agent.handle_event(now, 0, Event::Whole { link, transfer, file: None });
+        }
+        let replies = |agent: &mut Agent| {
+            let commands = iter::from_fn(|| agent.poll_command());
+            let replies = commands.filter_map(|(_, command)| match command {
+                Command::Accept { transfer, .. } => Some((transfer.0, None)),
+                Command::Refuse { transfer, why, .. } => Some((transfer.0, Some(why))),
+                _ => None,
+            });
+            replies.collect::<Vec<_>>()
+        };
+        assert_eq!(replies(agent), []);
+        let mut disk = MemoryStore::new();
+        while let Some(effect) = agent.poll_effect() {
+            let Effect::Store(effect) = effect else { panic!("{effect:?}") };
+            let Some((ticket, mut result)) = disk.execute(effect) else { continue };
+            if is_full {
+                result = Err(EffectError::NoSpace);
+            }
+            agent.handle_input(now, Input::Done(ticket, result));
+        }
+        let reply = is_full.then_some(Refusal::NoResources);
+        assert_eq!(replies(agent), [(1, reply), (2, reply)]);
+    }
+}
+
+#[test]
+fn bundles_that_left_take_no_memory() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[0].limits = Limits { inline_total: 150, ..Limits::default() };
+    let mut world = World::new(configs, 1);
+    world.settle();
+    for _ in 0..3 {
+        for files in [0, 1] {
+            send(&mut world, 0, SendRequest::new(endpoint(1), payload(100)));
+            world.settle();
+            assert_eq!(world.nodes[0].disk.files(), files);
+        }
+        world.connect(0, 1);
+        world.settle();
+        assert_eq!(world.nodes[0].agent.statistics().bundles, 0);
+        world.disconnect(0, 1);
+    }
+}
+
+/// Its giver waits for a reply.
+#[test]
+fn a_bundle_that_expires_while_it_is_stored_is_answered() {
+    let mut world = World::chain(3, true, 1);
+    world.disconnect(1, 2);
+    world.settle();
+    let primary = Primary { lifetime_ms: 60_000, ..seven(Eid::ipn(66, 6), endpoint(2)) };
+    world.hand_in(1, 0, &bytes_of_seven(primary, b"payload"));
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
+    world.pass_a_little(secs(61));
+    let states = world.nodes[1].agent.bundles().map(|bundle| bundle.state);
+    assert_eq!(states.collect::<Vec<_>>(), [State::Storing]);
+    world.pass(secs(2));
+    let statistics = world.nodes[1].agent.statistics();
+    assert_eq!((statistics.bundles, statistics.expired), (0, 1));
+}
+
+/// A crash between the two must not leave a record without its payload.
+#[test]
+fn payloads_are_deleted_when_the_end_of_their_bundles_is_recorded() {
+    let mut world = World::chain(2, true, 1);
+    world.disconnect(0, 1);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(1), payload(20_000)));
+    world.settle();
+    let (now, agent) = (world.now, &mut world.nodes[0].agent);
+    let id = agent.bundles().next().expect("it is held").id;
+    agent.cancel(now, &id).unwrap();
+    let effects: Vec<_> = iter::from_fn(|| agent.poll_effect()).collect();
+    let [Effect::Store(StoreEffect::Index { ticket, .. })] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    agent.handle_input(now, Input::Done(*ticket, Ok(Completion::Done)));
+    let deleted = iter::from_fn(|| agent.poll_effect());
+    let is_deletion = |effect: &Effect| {
+        let Effect::Store(StoreEffect::Filestore { request, .. }) = effect else { return false };
+        matches!(request, FilestoreRequest::DeleteFile(_))
+    };
+    assert_eq!(deleted.filter(is_deletion).count(), 1);
 }

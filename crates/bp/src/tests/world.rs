@@ -85,6 +85,10 @@ impl Disk {
         self.live.names(engine::Area::Spool).filter(|name| self.live.get(name).is_some()).count()
     }
 
+    pub(super) fn records(&self) -> usize {
+        self.records.len()
+    }
+
     /// Payloads that have records of their own.
     pub(super) fn payloads(&self) -> usize {
         self.records.keys().filter(|key| key.contains("payload")).count()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Area, Rng, Time};
+use engine::{Area, Rng, StoreEffect, Time};
 
 use super::world::{World, config, content, lose_these, name, put_request};
 use crate::pdu::{ConditionCode, DeliveryCode};
@@ -163,6 +163,55 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
         "{:#?}",
         world.datagrams()
     );
+}
+
+/// Otherwise a receiver that dies in between forgets what it reported.
+#[test]
+fn an_outcome_is_recorded_before_it_is_reported() {
+    let mut world = World::new(&saving_often());
+    world.sides[0].store.insert(name("source"), content(SIZE));
+    world.sides[1].slow = Some(Vec::new());
+    world.work_off(1);
+    world.put(put_request());
+    while world.sides[1].store.get(&name("copy")).is_none() {
+        world.step();
+        world.work_off(1);
+    }
+    let is_pending = |world: &World| {
+        let mut waiting = world.sides[1].slow.iter().flatten();
+        waiting.any(|effect| matches!(effect, StoreEffect::Index { .. }))
+    };
+    assert!(is_pending(&world));
+    world.run_until(world.now + Duration::from_secs(1));
+    assert!(is_pending(&world));
+    assert!(world.finished(1).is_none(), "the user has no report");
+    let sent = world.datagrams();
+    assert!(sent.iter().all(|(_, _, line, _)| !line.starts_with("Finished")), "{sent:#?}");
+    world.work_off(1);
+    world.sides[1].slow = None;
+    world.run();
+    check(&world, &content(SIZE), "a slow store");
+}
+
+/// The record that the file is complete is older than its name.
+#[test]
+fn a_receiver_that_dies_after_the_rename_requests_nothing() {
+    let mut world = World::new(&saving_often());
+    world.sides[0].store.insert(name("source"), content(SIZE));
+    world.sides[1].slow = Some(Vec::new());
+    world.work_off(1);
+    world.put(put_request());
+    while world.sides[1].store.get(&name("copy")).is_none() {
+        world.step();
+        world.work_off(1);
+    }
+    world.sides[1].slow = None;
+    world.restart(1);
+    world.log.clear();
+    world.run();
+    check(&world, &content(SIZE), "receiver lost after the rename");
+    let sent = world.datagrams();
+    assert!(sent.iter().all(|(_, _, line, _)| !line.starts_with("data")), "{sent:#?}");
 }
 
 #[test]

@@ -323,3 +323,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn records_are_loaded_by_prefix() {
+    let mut store = MemoryStore::new();
+    let mut index = |request| {
+        store.execute(StoreEffect::Index { ticket: Ticket(1), request }).unwrap().1.unwrap()
+    };
+    for key in ["b/2", "a/1", "b/1", "b"] {
+        let value = Bytes::copy_from_slice(key.as_bytes());
+        index(IndexRequest::Put { key: key.to_owned(), value });
+    }
+    index(IndexRequest::Remove { key: "b/2".to_owned() });
+    for (prefix, keys) in [("b/", &["b/1"][..]), ("b", &["b", "b/1"]), ("", &["a/1", "b", "b/1"])] {
+        let loaded = index(IndexRequest::Load { prefix: prefix.to_owned() });
+        let record = |key: &&str| ((*key).to_owned(), Bytes::copy_from_slice(key.as_bytes()));
+        assert_eq!(loaded, Completion::Records(keys.iter().map(record).collect()), "{prefix}");
+    }
+}

@@ -88,6 +88,25 @@ fn a_session_whose_data_is_lost_is_cancelled() {
     assert_eq!(world.sides[RECEIVER].store.records().count(), 0);
 }
 
+/// The record that the file is complete is older than its name.
+#[test]
+fn a_session_that_dies_after_the_rename_is_not_cancelled() {
+    let file = content(SIZE);
+    let (mut world, config) = claimed_in_part(&file);
+    world.sides[RECEIVER].slow = Some(Vec::new());
+    world.work_off(RECEIVER);
+    while world.sides[RECEIVER].store.get(&name("copy")).is_none() {
+        world.step();
+        world.work_off(RECEIVER);
+    }
+    world.sides[RECEIVER].slow = None;
+    restart_side(&mut world, &config, RECEIVER, 99);
+    world.run();
+    world.assert_delivered(&file);
+    let has_failed = |it: &Indication| matches!(it, Indication::Finished(it) if it.result.is_err());
+    assert!(!world.sides[RECEIVER].indications.iter().any(has_failed), "it is reported once");
+}
+
 /// A flood takes the place of a session that a restarted receiver continued: what its former run
 /// claimed is lost, so the sender must not take the block for delivered.
 #[test]

@@ -1,8 +1,8 @@
 //! More sessions than slots.
 
-use engine::{StoreEffect, Time};
+use engine::{Engine as _, Input, PathEvent, PathId, Receive, StoreEffect, Time};
 
-use super::world::{World, config, content, data, metadata, quiet, request};
+use super::world::{PATH, World, config, content, data, metadata, quiet, request};
 use crate::packet::{FileChecksum, Metadata, Packet, Request, RequestKind, StatusCode};
 use crate::{Indication, Limit, Put};
 
@@ -111,6 +111,30 @@ fn active_sessions_are_not_evicted() {
     assert_eq!(world.sides[0].engine.sessions().count(), 7);
     world.put(&content(10), Put::Push);
     assert_eq!(world.sides[0].engine.sessions().count(), 8);
+}
+
+/// A peer that has used up its share loses sessions of its own, and not the oldest of all.
+#[test]
+fn a_peer_beyond_its_share_displaces_no_other() {
+    const OTHER: PathId = PathId(2);
+    let mut config = quiet();
+    (config.limits.sessions, config.limits.sessions_per_path) = (16, 6);
+    let mut world = World::alone(config);
+    let up = Input::Path(OTHER, PathEvent::Up(world.info.clone()));
+    world.sides[0].engine.handle_input(world.now, up);
+    for number in 1..=4 {
+        let packet = first_packet(3 * number);
+        let receive = Input::Receive(Receive::datagram(OTHER, &packet));
+        world.sides[0].engine.handle_input(world.now, receive);
+    }
+    for number in 5..=20 {
+        world.run_until(world.now + std::time::Duration::from_millis(1));
+        world.hear(0, &first_packet(3 * number));
+        let sessions = || world.sides[0].engine.sessions().map(|session| session.id.peer);
+        assert_eq!(sessions().filter(|peer| *peer == OTHER).count(), 4, "{number}");
+        let of_peer = sessions().filter(|peer| *peer == PATH).count();
+        assert_eq!(of_peer, (number as usize - 4).min(6), "{number}");
+    }
 }
 
 /// The store of a test world counts open files.

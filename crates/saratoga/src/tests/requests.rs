@@ -439,3 +439,22 @@ fn statuses_of_deleted_files_get_no_reply() {
     world.run();
     assert_eq!(world.log.len(), 1);
 }
+
+/// Without a checksum, nothing else would detect it.
+#[test]
+fn a_file_that_lacks_one_byte_is_incomplete() {
+    let file = b"whole";
+    for missing in 0..file.len() {
+        let mut world = World::alone(quiet());
+        world.say(0, Packet::Metadata(metadata(file.len() as u64, FileChecksum::None)));
+        let parts = [(0, &file[..missing]), (missing + 1, &file[missing + 1..])];
+        for (offset, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            world.say(0, Packet::Data(data(offset as u64, part)));
+        }
+        world.run_until(world.now + SECOND);
+        assert_eq!(world.sides[0].store.get(&name("copy")), None, "{missing}");
+        world.say(0, Packet::Data(data(missing as u64, &file[missing..=missing])));
+        world.run_until(world.now + SECOND);
+        assert_eq!(world.sides[0].store.get(&name("copy")), Some(&file[..]), "{missing}");
+    }
+}

@@ -297,6 +297,10 @@ fn run(deaths: &[usize], sum: ChecksumType, records_stored: bool, seed: u64) -> 
             if rng.chance(0.5) {
                 toy.on_piece(&mut rng);
             }
+            if toy.delivery.step() == Step::Receiving && rng.chance(0.2) {
+                // Protocols record other news of a reception, too, whatever is being synced.
+                toy.put_record();
+            }
             toy.drain(&mut disk);
             if !disk.waiting.is_empty() {
                 let at = disk.choose(&mut rng);
