@@ -165,9 +165,8 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
     );
 }
 
-/// Otherwise a receiver that dies in between forgets what it reported.
-#[test]
-fn an_outcome_is_recorded_before_it_is_reported() {
+/// A receiver with a slow store that has just given the file its name.
+fn world_at_the_rename() -> World {
     let mut world = World::new(&saving_often());
     world.sides[0].store.insert(name("source"), content(SIZE));
     world.sides[1].slow = Some(Vec::new());
@@ -177,6 +176,13 @@ fn an_outcome_is_recorded_before_it_is_reported() {
         world.step();
         world.work_off(1);
     }
+    world
+}
+
+/// Otherwise a receiver that dies in between forgets what it reported.
+#[test]
+fn an_outcome_is_recorded_before_it_is_reported() {
+    let mut world = world_at_the_rename();
     let is_pending = |world: &World| {
         let mut waiting = world.sides[1].slow.iter().flatten();
         waiting.any(|effect| matches!(effect, StoreEffect::Index { .. }))
@@ -196,15 +202,7 @@ fn an_outcome_is_recorded_before_it_is_reported() {
 /// The record that the file is complete is older than its name.
 #[test]
 fn a_receiver_that_dies_after_the_rename_requests_nothing() {
-    let mut world = World::new(&saving_often());
-    world.sides[0].store.insert(name("source"), content(SIZE));
-    world.sides[1].slow = Some(Vec::new());
-    world.work_off(1);
-    world.put(put_request());
-    while world.sides[1].store.get(&name("copy")).is_none() {
-        world.step();
-        world.work_off(1);
-    }
+    let mut world = world_at_the_rename();
     world.sides[1].slow = None;
     world.restart(1);
     world.log.clear();
