@@ -15,6 +15,9 @@ use crate::sum::{READS_MAX, Reading, Sum, Value};
 /// Overhead of a piece of data in memory, in bytes.
 const PIECE_COST: usize = 64;
 
+/// Capacity of the first buffer of a file, in bytes.
+const FIRST_BUFFER: usize = 4 << 10;
+
 /// Working file of a reception. Its [`Delivery`](crate::delivery::Delivery) decides when it is
 /// written, synced and read.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub struct Spool {
     /// Data not passed to the store yet: `buffer` begins at `start`.
     start: u64,
     buffer: BytesMut,
+    /// Capacity of the last buffer when it was allotted.
+    allotted: usize,
     /// Pieces waiting for the file to be open.
     parked: VecDeque<(u64, Bytes)>,
     parked_len: usize,
@@ -53,6 +58,7 @@ impl Spool {
             len: 0,
             start: 0,
             buffer: BytesMut::new(),
+            allotted: 0,
             parked: VecDeque::new(),
             parked_len: 0,
             opening: false,
@@ -135,16 +141,19 @@ impl Spool {
             return false;
         }
         let contiguous = self.start + self.buffer.len() as u64 == offset;
-        if !contiguous || self.buffer.capacity() - self.buffer.len() < data.len() {
+        let is_full = self.buffer.capacity() - self.buffer.len() < data.len();
+        let piece = storage.room().write_piece;
+        let len = self.buffer.len() + data.len();
+        if contiguous && is_full && self.allotted < piece && len <= piece {
+            let collected = std::mem::take(&mut self.buffer);
+            self.buffer = self.larger_buffer(storage, len);
+            self.buffer.extend_from_slice(&collected);
+        } else if !contiguous || is_full {
             self.flush(storage, handle);
             self.start = offset;
             // Pieces that do not follow each other share a buffer; otherwise each would hold one.
             if self.buffer.capacity() < data.len() {
-                let piece = storage.room().write_piece;
-                // A reception without Metadata may hold a single datagram for long.
-                let most = if self.opening { piece } else { piece.min(2 * self.parked_len) };
-                let len = most.max(data.len());
-                self.buffer = storage.room().take_buffer(len);
+                self.buffer = self.larger_buffer(storage, data.len());
             }
         }
         let begins = self.buffer.is_empty();
@@ -157,6 +166,18 @@ impl Spool {
             self.parked_len += cost;
         }
         true
+    }
+
+    /// A buffer for at least `len` bytes, twice as large as the last one: many receptions with
+    /// little data, which a stranger can begin, take memory for little more than that.
+    fn larger_buffer(&mut self, storage: &mut impl Storage, len: usize) -> BytesMut {
+        let piece = storage.room().write_piece;
+        self.allotted = (2 * self.allotted).max(FIRST_BUFFER).min(piece).max(len);
+        if self.allotted < piece {
+            BytesMut::with_capacity(self.allotted)
+        } else {
+            storage.room().take_buffer(self.allotted)
+        }
     }
 
     fn has_room(&self, storage: &mut impl Storage, len: usize) -> bool {
@@ -176,7 +197,9 @@ impl Spool {
         }
         let bytes = if self.buffer.len() > self.buffer.capacity() / 2 {
             let bytes = std::mem::take(&mut self.buffer).freeze();
-            storage.room().keep_buffer(&bytes);
+            if self.allotted >= storage.room().write_piece {
+                storage.room().keep_buffer(&bytes);
+            }
             bytes
         } else {
             // A short piece leaves the rest of the buffer to the next one.
