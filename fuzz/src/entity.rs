@@ -86,10 +86,6 @@ impl Protocol for Cfdp {
         config.limits.buffers.replies = 8;
         Entity::new(config, Rng::new(restarts, "entity"))
     }
-
-    fn memory(entity: &Entity) -> usize {
-        entity.memory()
-    }
 }
 
 /// Changes a byte.

@@ -69,10 +69,6 @@ impl Protocol for Ltp {
         };
         Node::new(config, Rng::new(restarts, "ltp"))
     }
-
-    fn memory(node: &Node) -> usize {
-        node.memory()
-    }
 }
 
 impl Play for Ltp {

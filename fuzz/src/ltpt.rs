@@ -14,6 +14,7 @@ use ltp::segment::{
     Extensions, Report, Segment, SessionId,
 };
 use ltp::{Config, Limits, Node, Remote};
+use testing::memory::Counted;
 
 use crate::script::Script;
 
@@ -46,7 +47,7 @@ pub fn ltpt_relay(data: &[u8]) {
 
 struct World {
     options: u8,
-    node: Node,
+    node: Counted<Node>,
     store: MemoryStore,
     now: Time,
     tx: TxBuf,
@@ -117,7 +118,7 @@ impl World {
     fn new(options: u8) -> Self {
         let mut world = Self {
             options,
-            node: new_node(options, 0),
+            node: Counted::new(|| new_node(options, 0)),
             store: MemoryStore::new(),
             now: Time::from_secs(1),
             tx: TxBuf::new(4),
@@ -334,7 +335,7 @@ impl World {
             let request = FilestoreRequest::DenyFile(name);
             self.store.execute(StoreEffect::Filestore { ticket: Ticket(u64::MAX), request });
         }
-        self.node = new_node(self.options, self.restarts);
+        self.node = Counted::new(|| new_node(self.options, self.restarts));
         self.bring_up();
     }
 

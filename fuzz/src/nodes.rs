@@ -14,6 +14,7 @@ use engine::{
     Completion, Effect, EffectError, Engine, FileName, IndexRequest, Input, MemoryStore, PathEvent,
     PathId, PathInfo, Receive, StoreEffect, Ticket, Time, TxBuf,
 };
+use testing::memory::Counted;
 
 use crate::script::Script;
 
@@ -42,9 +43,6 @@ pub(crate) trait Protocol {
     /// Creates an engine for one side; its settings survive a restart.
     fn node(&self, side: usize, restarts: u64) -> Self::Node;
 
-    /// Returns the bytes of memory it holds.
-    fn memory(node: &Self::Node) -> usize;
-
     /// Ends activity that an engine would otherwise continue as long as its user wants.
     fn rest(_node: &mut Self::Node, _now: Time) {}
 }
@@ -61,7 +59,7 @@ pub(crate) trait Play: Protocol {
 type Answer = (Ticket, Result<Completion, EffectError>);
 
 struct Side<N> {
-    node: N,
+    node: Counted<N>,
     store: MemoryStore,
     inbox: VecDeque<Vec<u8>>,
     /// Delayed completions of the store.
@@ -150,7 +148,8 @@ fn failure(kind: u8) -> EffectError {
 
 impl<P: Play> World<P> {
     fn request(&mut self, who: usize, script: &mut Script<'_>) {
-        self.protocol.request(&mut self.sides[who].node, self.now, who, script);
+        let (protocol, now) = (&self.protocol, self.now);
+        self.sides[who].node.charge(|node| protocol.request(node, now, who, script));
         self.drain(who);
     }
 }
@@ -164,7 +163,7 @@ impl<P: Protocol> World<P> {
             store.insert(source(), content.clone());
             let (inbox, answers) = (VecDeque::new(), VecDeque::new());
             let (is_slow, fail_next, up) = (false, None, false);
-            let node = protocol.node(side, 0);
+            let node = Counted::new(|| protocol.node(side, 0));
             Side { node, store, inbox, answers, is_slow, fail_next, up, restarts: 0 }
         });
         let (now, tx) = (Time::ZERO, TxBuf::new(4));
@@ -219,7 +218,7 @@ impl<P: Protocol> World<P> {
 
     /// Checks the invariants of a drained engine.
     fn check(&self, who: usize) {
-        let held = P::memory(&self.sides[who].node);
+        let held = self.sides[who].node.memory();
         assert!(held <= MEMORY_MAX, "{held} bytes held");
         if self.honest {
             self.check_content(who);
@@ -291,7 +290,7 @@ impl<P: Protocol> World<P> {
 
     /// Makes a user's request.
     pub(crate) fn make_request(&mut self, who: usize, request: impl FnOnce(&mut P::Node, Time)) {
-        request(&mut self.sides[who].node, self.now);
+        self.sides[who].node.charge(|node| request(node, self.now));
         self.drain(who);
     }
 
@@ -356,7 +355,7 @@ impl<P: Protocol> World<P> {
         side.store.insert(source(), self.content.clone());
         side.answers.clear();
         (side.is_slow, side.fail_next) = (false, None);
-        side.node = self.protocol.node(who, side.restarts);
+        side.node = Counted::new(|| self.protocol.node(who, side.restarts));
         self.bring_up(who, MTU);
     }
 
@@ -385,7 +384,7 @@ impl<P: Protocol> World<P> {
         for who in 0..2 {
             self.sides[who].is_slow = false;
             self.bring_up(who, MTU);
-            P::rest(&mut self.sides[who].node, self.now);
+            self.sides[who].node.charge(|node| P::rest(node, self.now));
             self.drain(who);
         }
         for _ in 0..REST_MAX {

@@ -170,10 +170,6 @@ impl Protocol for Norm {
         Node::new(config, Rng::new(2 * restarts + side as u64, "norm"))
     }
 
-    fn memory(node: &Node) -> usize {
-        node.memory()
-    }
-
     fn rest(node: &mut Node, now: Time) {
         let objects: Vec<_> = node.objects().map(|report| report.id).collect();
         // Objects that are no streams, or not this node's, are refused.

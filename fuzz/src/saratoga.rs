@@ -81,10 +81,6 @@ impl Protocol for Saratoga {
         }
         Node::new(config, Rng::new(restarts, "saratoga"))
     }
-
-    fn memory(node: &Node) -> usize {
-        node.memory()
-    }
 }
 
 impl Play for Saratoga {

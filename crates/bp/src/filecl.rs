@@ -55,9 +55,6 @@ pub trait FileEngine: Engine + Sized {
     /// ended.
     fn arriving(&self, install: Ticket) -> Option<Arriving<Self::Session>>;
 
-    /// Bytes of memory held because of peers.
-    fn memory(&self) -> usize;
-
     /// Meaning of an indication for the layer.
     fn meaning(indication: Self::Indication) -> Meaning<Self::Session>;
 }
@@ -182,10 +179,10 @@ impl<E: FileEngine> FileCl<E> {
         &self.engine
     }
 
-    /// Bytes of memory held because of peers, in this layer and the engine.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.engine.memory() + self.arrivals.memory() + self.neighbours.memory()
+    /// Number of undecided bundles.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.arrivals.waiting()
     }
 
     /// Processes indications and effects of the engine until there are none left.

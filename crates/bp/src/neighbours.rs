@@ -160,12 +160,6 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         Some(id)
     }
 
-    /// Bytes of memory held because of unconfigured neighbours.
-    pub(super) fn memory(&self) -> usize {
-        let each = size_of::<(LinkId, Link)>() + size_of::<(A, LinkId)>();
-        self.links.range(LinkId::CAME..).count() * each
-    }
-
     /// Whether bundles may be sent to a neighbour.
     pub(super) fn is_open(&self, id: LinkId) -> bool {
         self.links.get(&id).is_some_and(|link| link.is_up && link.is_wanted)

@@ -104,11 +104,6 @@ impl Closed {
         }
     }
 
-    /// Bytes of memory used.
-    pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.over.len() * (size_of::<Over>() + 2 * size_of::<TransactionId>())
-    }
-
     pub(crate) fn get(&self, id: TransactionId) -> Option<&Over> {
         self.over.get(&id)
     }

@@ -260,19 +260,6 @@ impl Entity {
         self.core.shared.paths.get(&transaction.base().seat.path?)?.peer()
     }
 
-    /// Bytes of memory used for transactions: file data, gaps, queues and remembered ones. A lower
-    /// estimate, bounded by [`Limits`] for files of any size.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        let held = self.slots.iter().map(|transaction| match transaction {
-            Transaction::Sender(sender) => size_of::<Sender>() + sender.memory(),
-            Transaction::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
-        });
-        let Shared { room, replies, .. } = &self.core.shared;
-        let staged = self.staged.values().map(Vec::len).sum::<usize>();
-        held.sum::<usize>() + room.held() + self.closed.memory() + replies.memory() + staged
-    }
-
     /// Sends a file, messages or filestore requests to another entity (§3.4.1).
     ///
     /// # Errors

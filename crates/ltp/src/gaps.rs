@@ -122,10 +122,6 @@ impl GapWatch {
         // 25 ms one way: one report per 6.25 ms.
         round_trip / PARTS
     }
-
-    pub(crate) fn memory(&self) -> usize {
-        self.serials.len() * size_of::<u64>()
-    }
 }
 
 #[cfg(test)]

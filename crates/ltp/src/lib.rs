@@ -257,18 +257,6 @@ impl Node {
         self.core.shared.paths.get(&session.base_of().seat.path?)?.peer()
     }
 
-    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] for blocks of any
-    /// size.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.slots.iter().map(Session::memory).sum::<usize>()
-            + self.core.shared.room.held()
-            + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
-            + self.core.shared.replies.memory()
-            + self.gathered.len()
-            + self.flows.memory()
-    }
-
     /// Sends a file to another engine. A request that an earlier run began goes on.
     ///
     /// # Errors

@@ -196,12 +196,6 @@ impl Receiver {
         }
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        (self.ranges.len() + self.record.parts().len()) * size_of::<(u64, u64)>()
-            + self.reporting.memory()
-            + self.sink.memory()
-    }
-
     /// Processes a data segment.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_received = now;

@@ -186,13 +186,6 @@ impl Reports {
     pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
-
-    pub(crate) fn memory(&self) -> usize {
-        self.claims * size_of::<Claim>()
-            + self.confirmed.len() * 2 * size_of::<u64>()
-            + self.sent.len() * (size_of::<Sent>() + 2 * size_of::<u64>())
-            + self.by_checkpoint.len() * 4 * size_of::<u64>()
-    }
 }
 
 /// Splits the received ranges of `lower..upper` into at most `max` reports whose claims fit into

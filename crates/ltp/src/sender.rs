@@ -221,13 +221,6 @@ impl Sender {
         }
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        self.reports.memory()
-            + self.checkpoints.memory()
-            + self.layout.memory()
-            + self.source.as_ref().map_or(0, Supply::memory)
-    }
-
     /// Processes the result of an effect of this session.
     pub(crate) fn done(
         &mut self,

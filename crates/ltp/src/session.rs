@@ -105,12 +105,4 @@ impl Session {
             Self::Receiver(receiver) => receiver.resume(core, now),
         }
     }
-
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        match self {
-            Self::Sender(sender) => size_of::<Sender>() + sender.memory(),
-            Self::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
-        }
-    }
 }

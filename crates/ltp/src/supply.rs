@@ -45,14 +45,6 @@ impl Supply {
         }
     }
 
-    /// Bytes of memory used.
-    pub(crate) fn memory(&self) -> usize {
-        match self {
-            Self::Source(source) => source.memory(),
-            Self::Passage(passage) => passage.memory(),
-        }
-    }
-
     /// Whether the whole supply was sent once.
     pub(crate) fn at_end(&self) -> bool {
         match self {

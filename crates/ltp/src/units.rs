@@ -22,13 +22,6 @@ const UNITS_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Gathered(BTreeMap<u64, Vec<u8>>);
 
-impl Gathered {
-    /// Bytes queued.
-    pub(super) fn len(&self) -> usize {
-        self.0.values().map(Vec::len).sum()
-    }
-}
-
 impl Node {
     /// Adds a small unit of client data to a block for the same engine, which is sent according to
     /// [`super::Config::aggregation`], all red. Queued units are lost if the engine stops.

@@ -48,13 +48,6 @@ pub(crate) enum QuestionState {
 }
 
 impl Answers {
-    pub(crate) fn memory(&self) -> usize {
-        let answers = self.questions.iter().filter_map(|question| question.answer.as_ref());
-        answers.map(Bytes::len).sum::<usize>()
-            + self.questions.len() * size_of::<Question>()
-            + self.copies.len() * 2
-    }
-
     /// Records a command. Returns `false` if it is recognised as a repetition.
     pub(crate) fn note_command(&mut self, sequence: u16, others: &Extensions<'_>) -> bool {
         let number = find_extension(others, EXT_COMMAND).and_then(|value| value.last_chunk());

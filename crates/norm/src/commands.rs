@@ -92,14 +92,6 @@ impl Commands {
         matches!(self.end, Some(End::Sent))
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        let count: usize = self.commands.iter().map(|command| command.bytes.len()).sum();
-        let waiting: usize = self.questions.iter().map(|question| question.waiting.len()).sum();
-        let each = self.commands.len() * size_of::<PendingCommand>()
-            + self.questions.len() * size_of::<Question>();
-        count + waiting * 16 + each
-    }
-
     /// Queues a command for all receivers, sent `times` times. Returns its number.
     pub(crate) fn queue(
         &mut self,

@@ -118,10 +118,6 @@ impl Congestion {
         this
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        self.reporters.len() * (size_of::<Reporter>() + size_of::<NodeId>())
-    }
-
     /// Initial and minimum rate: one segment per second, or per greatest round trip if that is
     /// longer (§5.5.2.3).
     fn least(&self, grtt: Duration) -> f64 {

@@ -258,17 +258,6 @@ impl Core {
         Some(self.decoder.insert(decoder))
     }
 
-    /// Bytes that the decoder holds.
-    pub(crate) fn decoder_memory(&self) -> usize {
-        let long = self.long.memory();
-        long + self.decoder.as_ref().map_or(0, |decoder| {
-            let (source, parity) = decoder.room();
-            // The code stores an eight-byte number for each segment.
-            (source + parity) * decoder.symbol_len()
-                + (decoder.code().source() + decoder.code().parity()) * 8
-        })
-    }
-
     /// Writes a message into the batch; `false` if it must wait for the next one. A message larger
     /// than the path's MTU is dropped.
     pub(crate) fn push(&mut self, burst: &mut Burst<'_>, sequence: u16, body: Body<'_>) -> bool {

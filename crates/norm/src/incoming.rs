@@ -273,15 +273,6 @@ impl Incoming {
         Report { id: self.id, is_sender: false, progress, size, info }
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        let kind = match &self.kind {
-            Kind::Unknown(parked) => parked.memory(),
-            Kind::Blocks(blocks) => blocks.memory(),
-            Kind::Stream(stream) => stream.memory(),
-        };
-        kind + self.info.as_ref().map_or(0, Bytes::len)
-    }
-
     fn number(&self) -> u16 {
         (self.id.number & 0xffff) as u16
     }

@@ -196,20 +196,6 @@ impl Node {
         self.receivers.get(key)?.report(*number)
     }
 
-    /// Bytes of memory used for objects. A lower estimate, bounded by [`Limits`] for objects of any
-    /// size.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        let senders = self.senders.values().map(|it| size_of::<Sender>() + it.memory());
-        let receivers = self.receivers.values().map(|it| size_of::<Receiver>() + it.memory());
-        senders.chain(receivers).sum::<usize>()
-            + self.slots.iter().count() * size_of::<Slot>()
-            + self.core.shared.room.held()
-            + self.core.partials.memory()
-            + self.core.decoder_memory()
-            + self.core.shared.replies.memory()
-    }
-
     /// Queues an object for sending.
     ///
     /// # Errors

@@ -122,10 +122,6 @@ impl Members {
         u32::try_from(self.received.len()).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        self.received.len() * (size_of::<Member>() + size_of::<NodeId>())
-    }
-
     /// Known receivers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.received.keys().copied()

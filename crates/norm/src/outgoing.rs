@@ -289,21 +289,6 @@ impl Outgoing {
         self.shape.as_ref().map(|shape| &shape.fti)
     }
 
-    /// Bytes of memory used.
-    pub(crate) fn memory(&self) -> usize {
-        let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
-        let ring = self.ring.as_ref().map_or(0, Ring::memory);
-        let marks = self.requests.len() + self.repaired.len() + self.parity.planned();
-        self.source.as_ref().map_or(0, Source::memory)
-            + ring
-            + self.parity.memory()
-            + self.proactive.room() * segment
-            + self.coded.memory()
-            + self.resume.memory()
-            + marks * 96
-            + self.info.len()
-    }
-
     /// Properties of the object, known once it is open.
     fn flags(&self) -> Flags {
         let info = if self.has_info() { Flags::INFO } else { Flags::NONE };

@@ -185,12 +185,6 @@ impl Receiver {
         self.objects.get(&number).map(Incoming::report)
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        let objects: usize = self.objects.values().map(Incoming::memory).sum();
-        let rest = self.numbers.memory() + self.answers.memory();
-        objects + self.objects.len() * size_of::<Incoming>() + rest
-    }
-
     /// Order in which the sender gives way to another, if it does.
     pub(crate) fn gives_way(&self, now: Time) -> Option<GivesWay> {
         let last = self.base.last_received;

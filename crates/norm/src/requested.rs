@@ -48,10 +48,6 @@ pub(crate) struct Requested {
 }
 
 impl Requested {
-    pub(crate) fn memory(&self) -> usize {
-        self.blocks.capacity() * size_of::<(u64, u64, Time)>() + self.blocks_by_others.len() * 32
-    }
-
     pub(crate) fn note_blocks(&mut self, blocks: Range<u64>, at: Time) {
         self.blocks.push((blocks.start, blocks.end, at));
     }

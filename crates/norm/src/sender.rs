@@ -126,17 +126,6 @@ impl Sender {
         })
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        let objects: usize = self.objects.iter().map(Outgoing::memory).sum();
-        let congestion =
-            self.transmission.congestion.as_ref().map_or(0, |congestion| congestion.memory());
-        objects
-            + self.objects.len() * size_of::<Outgoing>()
-            + self.members.memory()
-            + self.commands.memory()
-            + congestion
-    }
-
     /// Queues an object.
     pub(crate) fn add(&mut self, core: &mut Core, now: Time, mut object: Outgoing) {
         if self.is_idle() {

@@ -70,10 +70,6 @@ impl Errand {
         Report { id: self.id, progress: 0, confirmed: None, size: None, name: self.name.clone() }
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        self.name.len()
-    }
-
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         if !self.request_due {
             return Turn::Over;

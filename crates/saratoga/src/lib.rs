@@ -165,17 +165,6 @@ impl Node {
         self.free_kib = kib;
     }
 
-    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] for files of any
-    /// size.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.sessions.memory()
-            + self.core.shared.room.held()
-            + self.core.partials.memory()
-            + self.core.received.memory()
-            + self.core.shared.replies.memory()
-    }
-
     /// Sends a file.
     ///
     /// # Errors

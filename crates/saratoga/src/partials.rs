@@ -53,14 +53,6 @@ impl Partials {
         self.waiting.len()
     }
 
-    /// Bytes of memory used.
-    pub(crate) fn memory(&self) -> usize {
-        let one = |partial: &Partial| {
-            partial.identity.len() + partial.ranges.len() * 2 * size_of::<u64>() + 128
-        };
-        self.waiting.values().map(|waiting| one(&waiting.partial)).sum()
-    }
-
     /// Keeps a file.
     pub(crate) fn keep(&mut self, now: Time, number: u32, partial: Partial) {
         self.order += 1;

@@ -198,14 +198,6 @@ impl Sender {
         }
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        self.source.as_ref().map_or(0, Source::memory)
-            + self.in_flight.memory()
-            + self.filling.memory()
-            + self.control.as_ref().map_or(0, Control::memory)
-            + self.offer.order.name.len()
-    }
-
     /// Processes the result of an effect of this session.
     pub(crate) fn done(
         &mut self,

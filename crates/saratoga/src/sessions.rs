@@ -71,14 +71,6 @@ impl Session {
         }
     }
 
-    pub(super) fn memory(&self) -> usize {
-        match self {
-            Self::Sender(sender) => size_of::<Sender>() + sender.memory(),
-            Self::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
-            Self::Errand(errand) => size_of::<Errand>() + errand.memory(),
-        }
-    }
-
     pub(super) fn want_all(&mut self, core: &mut Core) {
         match self {
             Self::Sender(sender) => sender.want_all(core),
@@ -171,12 +163,6 @@ impl Sessions {
     /// Number of sessions under way.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
-    }
-
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        let words: usize = self.closed.values().map(|word| word.len() + 64).sum();
-        self.slots.iter().map(Session::memory).sum::<usize>() + words
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {

@@ -145,12 +145,6 @@ impl Delivery {
         if self.is_stored() { ranges.clone() } else { self.safe.clone() }
     }
 
-    /// Bytes of memory held, except for file data.
-    pub fn memory(&self) -> usize {
-        let syncing = self.save.as_ref().map_or(0, |save| save.parts.len());
-        (self.safe.len() + syncing) * 2 * size_of::<u64>()
-    }
-
     /// Opens the working file. Its content stays if an earlier run stored parts of it.
     pub fn open(&mut self, storage: &mut impl Storage, handle: Handle, sum: Option<Sum>) {
         let mode = if self.safe.is_empty() { OpenMode::Truncate } else { OpenMode::Write };

@@ -38,11 +38,6 @@ impl<K: Copy + Ord> Done<K> {
         self.sessions.get(key).copied()
     }
 
-    /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
-        self.sessions.len() * 2 * size_of::<(K, u64)>()
-    }
-
     /// Adds a session. Returns its record, and the session whose record is to be removed if there
     /// are more than `max`.
     pub fn add(&mut self, key: K, len: u64, max: usize) -> (Bytes, Option<K>) {

@@ -67,11 +67,6 @@ impl Repairs {
         }
     }
 
-    /// Bytes held.
-    pub fn memory(&self) -> usize {
-        self.held + (self.waiting.len() + self.requested.len()) * 2 * size_of::<u64>()
-    }
-
     /// Queues the bytes of `start..end` that are not queued yet; returns whether the queue had
     /// room. At most `max` parts wait.
     pub fn request(&mut self, start: u64, end: u64, max: usize) -> bool {

@@ -26,11 +26,6 @@ impl Replies {
         Self { waiting: VecDeque::new(), of_path: BTreeMap::new(), max, refusals }
     }
 
-    /// Bytes held.
-    pub fn memory(&self) -> usize {
-        self.waiting.iter().map(|(_, pdu)| pdu.len()).sum()
-    }
-
     /// Whether replies wait for this path.
     pub fn waits(&self, path: PathId) -> bool {
         self.of_path.contains_key(&path)

@@ -77,11 +77,6 @@ impl Source {
         self.sent.max(self.skip)
     }
 
-    /// Bytes held.
-    pub fn memory(&self) -> usize {
-        self.held + self.repairs.memory()
-    }
-
     /// Whether the whole file was sent once and summed up.
     pub fn at_end(&self) -> bool {
         self.size == Some(self.sent)

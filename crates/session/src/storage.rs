@@ -70,11 +70,6 @@ impl Room {
         }
     }
 
-    /// Bytes held.
-    pub fn held(&self) -> usize {
-        self.unwritten + self.parked
-    }
-
     /// An empty buffer for a write of up to `len` bytes.
     pub fn take_buffer(&mut self, len: usize) -> BytesMut {
         if self.spare.front().is_some_and(Bytes::is_unique)

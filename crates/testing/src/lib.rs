@@ -1,14 +1,17 @@
-//! Shared by the tests of several crates: two engines over a link ([`world`]), tshark as an oracle
-//! ([`tshark`]), test vectors ([`hex`]), network namespaces ([`namespace`]), and the note that a
-//! test is skipped ([`skip`]).
+//! Shared by the tests of several crates: two engines over a link ([`world`]), the memory that an
+//! engine holds ([`memory`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), network
+//! namespaces ([`namespace`]), and the note that a test is skipped ([`skip`]).
 
-#![forbid(unsafe_code)]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
+// `world` is a module of other crates, too, and names this one.
+extern crate self as testing;
+
 pub mod hex;
+pub mod memory;
 pub mod namespace;
 pub mod skip;
 pub mod tshark;

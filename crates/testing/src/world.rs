@@ -8,6 +8,7 @@ use engine::{
     PathInfo, Receive, Rng, StoreEffect, Time, TxBuf,
 };
 use session::Buffers;
+use testing::memory::Counted;
 
 /// Path of both sides.
 pub const PATH: PathId = PathId(7);
@@ -21,7 +22,7 @@ pub type Sent = (Time, usize, Vec<u8>, bool);
 /// One host.
 pub struct Side<E: Engine> {
     /// The engine.
-    pub engine: E,
+    pub engine: Counted<E>,
     /// Its store.
     pub store: MemoryStore,
     /// Its indications so far.
@@ -79,7 +80,7 @@ impl<E: Engine> World<E> {
     /// Two engines with a path between them.
     pub fn between(engines: [E; 2], info: PathInfo) -> Self {
         let sides = engines.map(|engine| Side {
-            engine,
+            engine: engine.into(),
             store: MemoryStore::new(),
             indications: Vec::new(),
             held: None,
@@ -147,7 +148,7 @@ impl<E: Engine> World<E> {
         if let Some(slow) = host.slow.as_mut() {
             slow.clear();
         }
-        host.engine = engine;
+        host.engine = engine.into();
         self.up(side);
     }
 

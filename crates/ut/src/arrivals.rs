@@ -80,16 +80,6 @@ impl Arrivals {
         waiting.chain(self.held.values().map(|held| held.came.from)).any(|from| from == number)
     }
 
-    pub(super) fn memory(&self) -> usize {
-        let bytes = |came: &Came| match &came.content {
-            Content::Bytes(bytes) => bytes.len(),
-            Content::File { .. } => 0,
-        };
-        let waiting = self.waiting.iter().chain(&self.later).map(|(_, came)| bytes(came));
-        let held = self.held.values().map(|held| bytes(&held.came));
-        waiting.sum::<usize>() + held.sum::<usize>() + self.len() * size_of::<Held>()
-    }
-
     /// Forgets an arrival that the layer below no longer has.
     pub(super) fn forget(&mut self, arrival: Arrival) {
         self.waiting.retain(|(waiting, _)| *waiting != arrival);

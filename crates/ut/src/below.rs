@@ -157,7 +157,4 @@ pub trait Below: Engine<Indication = Event> {
 
     /// Number of PDUs in transit that fill the path to an entity, if known.
     fn window(&self, to: u64) -> Option<usize>;
-
-    /// Bytes of memory held because of peers.
-    fn memory(&self) -> usize;
 }

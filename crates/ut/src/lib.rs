@@ -162,11 +162,6 @@ impl Sending {
         self.flights.len() + self.again.len()
     }
 
-    fn memory(&self) -> usize {
-        let flights = self.flights.values().chain(&self.again);
-        flights.map(|flight| flight.pdu.len() + size_of::<Flight>()).sum()
-    }
-
     fn has(&self, id: TransactionId) -> bool {
         self.flights.values().chain(&self.again).any(|flight| flight.id == Some(id))
     }
@@ -262,12 +257,6 @@ impl<B: Below> LayeredEntity<B> {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
-    }
-
-    /// Estimated bytes of memory held because of peers.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.entity.memory() + self.below.memory() + self.sending.memory() + self.arrivals.memory()
     }
 
     /// Number of PDUs in transit below, and of arrivals not accepted.

@@ -435,10 +435,6 @@ impl Below for LtpLayer {
     fn window(&self, to: u64) -> Option<usize> {
         self.fills(to, self.info(to)?)
     }
-
-    fn memory(&self) -> usize {
-        self.ltp.memory()
-    }
 }
 
 impl Engine for LtpLayer {

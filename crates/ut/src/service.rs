@@ -396,10 +396,6 @@ impl Below for ServiceLayer {
     fn window(&self, _to: u64) -> Option<usize> {
         None
     }
-
-    fn memory(&self) -> usize {
-        self.units.values().sum::<usize>() + self.bytes
-    }
 }
 
 impl Engine for ServiceLayer {

@@ -51,10 +51,6 @@ impl FileEngine for norm::Node {
         Some(Arriving { session: id, from: id.peer, len: size? })
     }
 
-    fn memory(&self) -> usize {
-        Self::memory(self)
-    }
-
     fn meaning(indication: Indication) -> Meaning<ObjectId> {
         match indication {
             Indication::Finished(finished) if finished.is_sender => {

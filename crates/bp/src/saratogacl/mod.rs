@@ -53,10 +53,6 @@ impl FileEngine for saratoga::Node {
         Some(Arriving { session: id, from: id.peer, len: size? })
     }
 
-    fn memory(&self) -> usize {
-        Self::memory(self)
-    }
-
     fn meaning(indication: Indication) -> Meaning<SessionId> {
         match indication {
             Indication::Finished(finished) if finished.id.role == Role::Sender => {

@@ -167,15 +167,6 @@ impl Udpcl {
         self.statistics
     }
 
-    /// Bytes of memory held because of peers.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.early
-            + self.coming.len() * size_of::<Coming>()
-            + self.unanswered.len() * size_of::<(TransferId, LinkId)>()
-            + self.links.len() * size_of::<Link>()
-    }
-
     fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
         if let PathEvent::Up(info) = &event
             && info.kind == PathKind::Stream

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Engine as _, FileName, Input, PathEvent, PathInfo, Receive, Time, TxBuf};
 use proptest::prelude::*;
+use testing::memory::Counted;
 
 use super::{Config, Fragmentation, Limits, Udpcl};
 use crate::codec::bp7::Eid;
@@ -264,12 +265,12 @@ fn undecided_bundles_pause_reception() {
 #[test]
 fn incomplete_reassemblies_are_bounded() {
     let limits = Limits { incoming: 3, early: 10_000, ..Limits::default() };
-    let mut layer = Udpcl::new(Config { limits, ..cutting() });
+    let mut layer = Counted::new(|| Udpcl::new(Config { limits, ..cutting() }));
     let mut now = Time::from_secs(1);
     layer.handle_input(now, Input::Path(PATH, PathEvent::Up(PathInfo::datagram(1472))));
     layer.command(now, Command::Open { link: LINK });
     let mut started = 0;
-    for bundle in 0..1000u32 {
+    for bundle in 0..2000u32 {
         for offset in [100u32, 900, 500] {
             let fragment =
                 crate::codec::udpcl::Fragment { bundle, length: 1 << 20, offset, data: &[] };
@@ -280,7 +281,8 @@ fn incomplete_reassemblies_are_bounded() {
                 started += i32::from(matches!(event, Event::Begins { .. }));
                 started -= i32::from(matches!(event, Event::Broken { .. }));
             }
-            assert!(layer.memory() < 20_000, "{}", layer.memory());
+            // Most of it for the numbers of recent bundles.
+            assert!(layer.memory() < 50_000, "{}", layer.memory());
             assert!(started <= 3);
         }
     }

@@ -565,15 +565,6 @@ impl Receiver {
         }
     }
 
-    /// Bytes of memory used, except for file data.
-    pub(crate) fn memory(&self) -> usize {
-        self.ranges.len() * 2 * size_of::<u64>()
-            + self.delivery.memory()
-            + self.metadata_pdu.len() * 2
-            + self.eof_pdu.len()
-            + self.finished.pdu.len()
-    }
-
     fn size(&self) -> Option<u64> {
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
         self.eof.map(|eof| eof.size).or(announced)

@@ -23,13 +23,6 @@ pub(super) struct Repeats {
     is_known: bool,
 }
 
-impl Repeats {
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.confirmed.len() * 2 * size_of::<u64>()
-    }
-}
-
 impl Sender {
     /// Records the data that a NAK confirms: its scope except its requests.
     pub(super) fn confirm(&mut self, core: &Core, nak: &Nak<'_>) {

@@ -637,12 +637,6 @@ impl Sender {
         }
     }
 
-    /// Bytes of memory used.
-    pub(crate) fn memory(&self) -> usize {
-        let metadata = self.metadata.pdu.as_ref().map_or(0, Vec::len);
-        metadata + self.source.as_ref().map_or(0, Source::memory) + self.repeats.memory()
-    }
-
     pub(crate) fn progress(&self) -> u64 {
         self.source.as_ref().map_or(0, Source::sent)
     }

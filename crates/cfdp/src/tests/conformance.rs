@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{PathInfo, Rng, Time};
+use testing::memory::Counted;
 use testing::world::small_buffers;
 
 use crate::pdu::{
@@ -63,14 +64,14 @@ impl Cfdp {
 }
 
 impl Subject for Cfdp {
-    type Engine = Entity;
+    type Engine = Counted<Entity>;
 
-    fn engine(&self, role: Role, seed: u64) -> Entity {
-        Entity::new(self.config(role), Rng::new(seed, "cfdp"))
+    fn engine(&self, role: Role, seed: u64) -> Counted<Entity> {
+        Counted::new(|| Entity::new(self.config(role), Rng::new(seed, "cfdp")))
     }
 
-    fn start(&self, engine: &mut Entity, now: Time) -> bool {
-        match engine.put(now, self.request()) {
+    fn start(&self, engine: &mut Counted<Entity>, now: Time) -> bool {
+        match engine.charge(|entity| entity.put(now, self.request())) {
             Ok(_) => true,
             Err(RequestError::NotReady) => false,
             Err(error) => panic!("the put is refused: {error}"),
@@ -93,11 +94,11 @@ impl Subject for Cfdp {
         }
     }
 
-    fn is_busy(&self, engine: &Entity) -> bool {
+    fn is_busy(&self, engine: &Counted<Entity>) -> bool {
         engine.transactions().next().is_some()
     }
 
-    fn memory(&self, engine: &Entity) -> usize {
+    fn memory(&self, engine: &Counted<Entity>) -> usize {
         engine.memory()
     }
 
@@ -144,7 +145,7 @@ impl Subject for Cfdp {
         self.mode == TransmissionMode::Acknowledged
     }
 
-    fn restart(&self, role: Role, engine: &mut Entity, now: Time) -> bool {
+    fn restart(&self, role: Role, engine: &mut Counted<Entity>, now: Time) -> bool {
         if role == Role::Receiver || self.mode == TransmissionMode::Unacknowledged {
             return true;
         }

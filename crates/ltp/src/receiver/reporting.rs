@@ -103,14 +103,6 @@ impl Reporting {
         self.serial == self.first_serial
     }
 
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.reports.memory()
-            + self.waiting.len() * size_of::<Checkpoint>()
-            + self.due.len() * size_of::<u64>()
-            + self.gaps.memory()
-    }
-
     /// Forgets all reports, sent and queued.
     pub(super) fn clear(&mut self) {
         self.due.clear();

@@ -96,27 +96,12 @@ impl Sink {
             Self::File(_) | Self::Relay(_) => 0,
         }
     }
-
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        match self {
-            Self::File(filing) => size_of::<Filing>() + filing.memory(),
-            Self::Units(block) | Self::Block(block) => block.len(),
-            Self::Relay(transit) => {
-                size_of::<Transit>() + transit.relay.memory() + transit.delivery.memory()
-            }
-        }
-    }
 }
 
 impl Filing {
     pub(super) fn new(session: SessionId) -> Self {
         let delivery = Delivery::new(records::spool_name(session));
         Self { delivery, description: None, file: None }
-    }
-
-    fn memory(&self) -> usize {
-        self.delivery.memory() + self.description.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 
     /// Stores a part of the description at offset `at`.

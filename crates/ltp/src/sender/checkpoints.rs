@@ -104,11 +104,6 @@ impl Checkpoints {
         Self { open, ends, serial, late, unchecked: 0, checked_at: None }
     }
 
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.open.len() * (size_of::<Outstanding>() + 32)
-    }
-
     /// Serial number of the next checkpoint.
     pub(super) fn next(&self) -> u64 {
         self.serial

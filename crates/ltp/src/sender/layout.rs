@@ -42,11 +42,6 @@ impl Layout {
         }
     }
 
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.last.as_ref().map_or(0, |last| last.bytes.len()) + self.description.len()
-    }
-
     /// Sets the length of the content with this name, and the red part. Returns the length of the
     /// description.
     pub(super) fn measure(&mut self, len: u64, name: &str, color: Red) -> u64 {

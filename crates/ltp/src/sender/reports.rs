@@ -29,13 +29,6 @@ impl Reports {
         Self { claimed: Ranges::new(), seen: Ranges::new(), acks_due: VecDeque::new(), cycles: 0 }
     }
 
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        let ranges = (self.claimed.len() + self.seen.len()) * 2 * size_of::<u64>();
-        let reports = self.seen.len() * 2 + self.acks_due.len();
-        ranges + reports * size_of::<u64>()
-    }
-
     /// Claimed parts of the red part.
     pub(super) fn claimed(&self) -> &Ranges {
         &self.claimed

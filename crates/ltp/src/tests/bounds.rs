@@ -201,7 +201,7 @@ fn kept_claims_are_bounded() {
         }
     });
     let report = report.expect("it answered");
-    let mut most = 0;
+    let (before, mut most) = (world.sides[1].engine.memory(), 0);
     for serial in 2..2000 {
         say(&mut world, ask(serial, report));
         most = most.max(world.sides[1].engine.memory());
@@ -209,8 +209,8 @@ fn kept_claims_are_bounded() {
             soon(&mut world);
         }
     }
-    // 2000 ranges, as many claims, and the claims of one more report are 96 kB.
-    assert!(most < 200_000, "{most}");
+    // As many claims as ranges, and those of one more report, take as much as 2000 ranges again.
+    assert!(most < 2 * before, "{most} of {before} before");
 }
 
 /// More claims than 64 reports take.

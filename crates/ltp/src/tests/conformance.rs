@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{Rng, Time};
+use testing::memory::Counted;
 use testing::world::small_buffers;
 
 use crate::cookies::Cookies;
@@ -23,9 +24,9 @@ struct Ltp {
 }
 
 impl Subject for Ltp {
-    type Engine = Node;
+    type Engine = Counted<Node>;
 
-    fn engine(&self, role: Role, seed: u64) -> Node {
+    fn engine(&self, role: Role, seed: u64) -> Counted<Node> {
         let config = Config {
             engine: if role == Role::Sender { 1 } else { 2 },
             default_remote: Remote { datagram_max: Some(200), ..self.remote.clone() },
@@ -44,17 +45,17 @@ impl Subject for Ltp {
             },
             ..Config::default()
         };
-        Node::new(config, Rng::new(seed, "ltp"))
+        Counted::new(|| Node::new(config, Rng::new(seed, "ltp")))
     }
 
-    fn start(&self, engine: &mut Node, now: Time) -> bool {
+    fn start(&self, engine: &mut Counted<Node>, now: Time) -> bool {
         let request = SendRequest {
             destination: 2,
             source: conformance::source(),
             name: "copy".into(),
             red: self.red,
         };
-        engine.send(now, request).expect("the request is sound");
+        engine.charge(|node| node.send(now, request)).expect("the request is sound");
         true
     }
 
@@ -77,11 +78,11 @@ impl Subject for Ltp {
         }
     }
 
-    fn is_busy(&self, engine: &Node) -> bool {
+    fn is_busy(&self, engine: &Counted<Node>) -> bool {
         engine.sessions().next().is_some()
     }
 
-    fn memory(&self, engine: &Node) -> usize {
+    fn memory(&self, engine: &Counted<Node>) -> usize {
         engine.memory()
     }
 

@@ -45,7 +45,8 @@ fn small_units_share_a_block_until_it_is_old() {
     assert_eq!(units, expected);
     assert_eq!(world.transcript(), ["> red EOB 0-110 CP 1/0", "< RS 1/1 0-110: 0-110", "> RA 1"]);
     assert_eq!(world.log[0].0, Time::ZERO + AGE);
-    assert_eq!(world.sides[0].engine.memory(), world.sides[1].engine.memory());
+    let [sender, receiver] = world.sides.each_ref().map(|side| side.engine.memory());
+    assert!(sender.abs_diff(receiver) < 5_000, "{sender} {receiver}");
     for side in 0..2 {
         assert_eq!(world.finished(side).map(|finished| finished.result), Some(Ok(())));
     }

@@ -60,12 +60,6 @@ impl Relay {
     pub(crate) fn new(service: u64, onward: Transport) -> Self {
         Self { service, onward, fresh: Vec::new(), is_recorded: false, last: None }
     }
-
-    pub(crate) fn memory(&self) -> usize {
-        let last = self.last.as_ref().map_or(0, |last| last.bytes.len());
-        let fresh = self.fresh.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-        last + fresh
-    }
 }
 
 /// Block in a working file.
@@ -244,12 +238,6 @@ impl Flows {
 
     pub(crate) fn len(&self) -> usize {
         self.all.len()
-    }
-
-    pub(crate) fn memory(&self) -> usize {
-        self.all.len() * (size_of::<Flow>() + size_of::<(FlowId, Seq)>())
-            + self.finished.len() * 2 * size_of::<(FlowId, Finished)>()
-            + self.all.values().map(Flow::ranges).sum::<usize>() * 2 * size_of::<u64>()
     }
 
     pub(crate) fn get(&self, seq: Seq) -> Option<&Flow> {

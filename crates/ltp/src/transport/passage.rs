@@ -127,12 +127,6 @@ impl Passage {
         self.fresh.front().map_or(self.sent.end(), |(offset, _)| *offset)
     }
 
-    /// Bytes of memory used.
-    pub(crate) fn memory(&self) -> usize {
-        let ranges = self.arrived.len() + self.sent.len() + self.stored.len();
-        self.held + self.repairs.memory() + ranges * 2 * size_of::<u64>()
-    }
-
     /// Whether everything that exists of the block was sent once.
     pub(crate) fn at_end(&self) -> bool {
         let nothing_waits = self.fresh.is_empty() && self.stored.is_empty() && self.reads == 0;

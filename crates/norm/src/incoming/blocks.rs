@@ -122,18 +122,6 @@ impl Blocks {
         }
     }
 
-    pub(super) fn memory(&self) -> usize {
-        let parts: usize = self.parts.values().map(|block| block.cost + size_of::<Block>()).sum();
-        parts
-            + self.sink.memory()
-            + self.whole.len() * 32
-            + self.requested.memory()
-            + self.digests.memory()
-            + self.run.memory()
-            + self.journal.saved.as_ref().map_or(0, Bytes::len)
-            + size_of::<Self>()
-    }
-
     /// Indication of the object's size.
     pub(super) fn receiving(&self, id: ObjectId) -> Indication {
         let (size, resumed) = (self.shape.fti.object_size, self.journal.resumed);

@@ -96,11 +96,6 @@ impl Digests {
     pub(super) fn missing(&self, end: u32) -> impl Iterator<Item = u32> + '_ {
         self.computed.range(..end).map(|(block, _)| *block)
     }
-
-    pub(super) fn memory(&self) -> usize {
-        (self.announced.len() + self.computed.len() + self.confirmed.len()) * 48
-            + self.resumed.len() * 32
-    }
 }
 
 #[cfg(test)]

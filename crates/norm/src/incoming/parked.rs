@@ -43,8 +43,4 @@ impl Parked {
         core.reserved -= std::mem::take(&mut self.bytes);
         std::mem::take(&mut self.segments)
     }
-
-    pub(super) fn memory(&self) -> usize {
-        self.bytes
-    }
 }

@@ -78,10 +78,6 @@ impl Sink {
         }
     }
 
-    pub(super) fn memory(&self) -> usize {
-        self.data.values().map(|part| part.len() + PIECE_COST).sum()
-    }
-
     pub(super) fn is_memory(&self) -> bool {
         self.store == Store::Memory
     }

@@ -94,12 +94,6 @@ impl Stream {
         })
     }
 
-    pub(super) fn memory(&self) -> usize {
-        let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
-        // Readable bytes are accounted for where written ones are.
-        blocks.sum::<usize>() + self.requested.memory() + size_of::<Self>()
-    }
-
     pub(super) fn delivered(&self) -> u64 {
         self.pieces.appended
     }

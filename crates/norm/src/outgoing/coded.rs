@@ -58,12 +58,6 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
-    pub(super) fn memory(&self) -> usize {
-        self.bytes + self.rows.capacity() * size_of::<u16>()
-    }
-}
-
 /// State of a coded object at its sender.
 #[derive(Debug, Default)]
 pub(super) struct Coded {
@@ -154,16 +148,6 @@ pub(super) enum Step {
 }
 
 impl Coded {
-    pub(super) fn memory(&self) -> usize {
-        let repeats = self.repeats.capacity() * size_of::<(u64, u32, u16)>();
-        self.kept.memory()
-            + repeats
-            + self.digests.of.capacity() * size_of::<Digest>()
-            + self.sent.memory()
-            + self.windows.memory()
-            + self.receivers.len() * 512
-    }
-
     /// Notes a segment sent in the message with this number. Returns whether NORM_INFO is due.
     pub(super) fn on_sent(&mut self, block: u32, number: u64, at: Time) -> bool {
         self.total += 1;

@@ -44,11 +44,6 @@ impl Marks {
         self.parts.is_empty() && self.whole.len() == 0
     }
 
-    /// Number of entries.
-    pub(super) fn len(&self) -> usize {
-        self.parts.len() + self.whole.len()
-    }
-
     /// Adds the blocks from `first` to before `end`. Returns `false` if that would take more than
     /// `most` ranges.
     pub(super) fn add_whole(
@@ -238,7 +233,7 @@ mod tests {
         let mut marks = Marks::default();
         assert!(marks.add_whole(0..2, 2) && marks.add_whole(4..6, 2));
         assert!(!marks.add_whole(8..9, 2) && marks.add_whole(2..4, 2));
-        assert_eq!((marks.len(), marks.whole.covered()), (1, 6));
+        assert_eq!((marks.whole.len(), marks.whole.covered()), (1, 6));
         let mut others = Marks::default();
         others.parts.insert(7, Mark::whole(3));
         others.parts.insert(8, Mark::whole(3));

@@ -45,11 +45,6 @@ impl ProactiveParity {
         let encoder = self.encoder.as_mut().filter(|_| row < self.count)?;
         Some(encoder.parity(usize::from(row)))
     }
-
-    /// Number of parity segments in memory.
-    pub(super) fn room(&self) -> usize {
-        self.encoder.as_ref().map_or(0, Encoder::room)
-    }
 }
 
 /// Number of windows of parity kept.
@@ -101,11 +96,6 @@ impl Windows {
         }
         self.made.push_back(Window { block, first, segments: segments.collect() });
     }
-
-    pub(super) fn memory(&self) -> usize {
-        let segments = self.made.iter().flat_map(|window| &window.segments);
-        segments.map(|segment| segment.len() + size_of::<Bytes>()).sum()
-    }
 }
 
 /// Parity computed for repairs.
@@ -122,15 +112,6 @@ pub(super) struct RepairParity {
 impl RepairParity {
     pub(super) fn is_empty(&self) -> bool {
         self.plans.is_empty() && self.reading.is_empty() && self.ready.is_empty()
-    }
-
-    /// Number of waiting blocks.
-    pub(super) fn planned(&self) -> usize {
-        self.plans.len()
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum()
     }
 
     /// Plans parity segments of a block, given by row, except those already queued. Returns whether

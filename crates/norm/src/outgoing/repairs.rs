@@ -234,6 +234,7 @@ mod tests {
     use crate::grtt::Grtt;
     use crate::outgoing::Symbols;
     use session::Slots;
+    use testing::memory::Counted;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -261,25 +262,28 @@ mod tests {
 
     #[test]
     fn a_request_for_all_of_a_large_object_costs_little() {
-        let (mut core, mut transmission, mut object) = of_ten_gigabytes();
-        let before = object.memory();
-        for round in 0..100 {
-            let now = Time::ZERO + SECOND / 10 * round;
-            assert!(object.mark_all(&mut core));
-            object.commit(&mut core, now, &mut transmission, false);
-            assert!(!object.is_idle() && object.has_repairs());
-        }
+        let mut sender = Counted::new(of_ten_gigabytes);
+        let before = sender.memory();
+        sender.charge(|(core, transmission, object)| {
+            for round in 0..100 {
+                let now = Time::ZERO + SECOND / 10 * round;
+                assert!(object.mark_all(core));
+                object.commit(core, now, transmission, false);
+                assert!(!object.is_idle() && object.has_repairs());
+            }
+        });
+        assert!(sender.memory() < before + 100_000, "{} {before}", sender.memory());
+        let (core, transmission, object) = &mut *sender;
         // As many blocks were examined as are being read, and four more wait.
         let reads = core.shared.effects.len();
         assert!((1..=64).contains(&reads), "{reads}");
         assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
-        assert!(object.memory() < before + 100_000, "{}", object.memory());
         assert!(object.requests.due.contains(156_249) && object.requests.due.len() <= 2);
         // Every other block costs as much as all of them.
         for block in (0..60_000).step_by(2) {
-            object.mark_blocks(&mut core, block, block);
+            object.mark_blocks(core, block, block);
         }
-        object.commit(&mut core, Time::ZERO + 20 * SECOND, &mut transmission, false);
+        object.commit(core, Time::ZERO + 20 * SECOND, transmission, false);
         assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
     }
 

@@ -30,12 +30,6 @@ pub(super) struct Requests {
     pub(super) due: Due,
 }
 
-impl Requests {
-    pub(super) fn len(&self) -> usize {
-        self.marks.len() + self.advertised.len() + self.due.len()
-    }
-}
-
 impl Outgoing {
     /// Notes that a receiver lacks NORM_INFO. Returns whether the object has NORM_INFO to send.
     pub(crate) fn mark_info(&mut self, now: Time) -> bool {

@@ -68,10 +68,6 @@ enum Query {
 }
 
 impl Resume {
-    pub(super) fn memory(&self) -> usize {
-        self.blocks.len() * 32 + self.parts.len() * 4096
-    }
-
     /// Whether the object can resume.
     pub(super) fn is_possible(&self) -> bool {
         self.key.is_some()

@@ -102,11 +102,6 @@ impl Ring {
         STREAM_HEADER_LEN + usize::from(self.size.segment)
     }
 
-    pub(super) fn memory(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(|block| block.buffer.capacity()).sum();
-        blocks + self.blocks.len() * usize::from(self.size.block_len) * 2 + self.again.len() * 16
-    }
-
     /// Block number in messages.
     pub(super) fn wire(&self, block: u64) -> u32 {
         (block & u64::from(self.size.mask)) as u32

@@ -24,10 +24,6 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn memory(&self) -> usize {
-        (self.done.len() + self.failed.len()) * 32
-    }
-
     /// Whether an object was started.
     pub(super) fn has_begun(&self) -> bool {
         self.newest.is_some()

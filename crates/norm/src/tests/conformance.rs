@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
 use engine::{Rng, Time};
+use testing::memory::Counted;
 use testing::world::small_buffers;
 
 use crate::message::{Body, Data, Extensions, Flags, Fti, Message, NodeId, PayloadId, Sender};
@@ -44,9 +45,9 @@ fn limits() -> Limits {
 }
 
 impl Subject for Norm {
-    type Engine = Node;
+    type Engine = Counted<Node>;
 
-    fn engine(&self, role: Role, seed: u64) -> Node {
+    fn engine(&self, role: Role, seed: u64) -> Counted<Node> {
         let mut config = Config { node: 1 + role as u32, limits: limits(), ..Config::default() };
         if self.is_group {
             config.groups = vec![PATH];
@@ -59,14 +60,14 @@ impl Subject for Norm {
         sender.auto_parity = self.auto_parity;
         sender.end = self.end;
         sender.congestion_control = self.congestion_control;
-        Node::new(config, Rng::new(seed, "norm"))
+        Counted::new(|| Node::new(config, Rng::new(seed, "norm")))
     }
 
-    fn start(&self, engine: &mut Node, now: Time) -> bool {
+    fn start(&self, engine: &mut Counted<Node>, now: Time) -> bool {
         let content = Content::File(conformance::source());
         let info = Bytes::from_static(b"copy");
         let request = SendRequest { peer: PATH, content, info };
-        engine.send(now, request).expect("the request is sound");
+        engine.charge(|node| node.send(now, request)).expect("the request is sound");
         true
     }
 
@@ -96,11 +97,11 @@ impl Subject for Norm {
         }
     }
 
-    fn is_busy(&self, engine: &Node) -> bool {
+    fn is_busy(&self, engine: &Counted<Node>) -> bool {
         engine.objects().next().is_some()
     }
 
-    fn memory(&self, engine: &Node) -> usize {
+    fn memory(&self, engine: &Counted<Node>) -> usize {
         engine.memory()
     }
 
@@ -119,7 +120,7 @@ impl Subject for Norm {
         self.end == EndGame::Acknowledged
     }
 
-    fn restart(&self, role: Role, engine: &mut Node, now: Time) -> bool {
+    fn restart(&self, role: Role, engine: &mut Counted<Node>, now: Time) -> bool {
         role == Role::Receiver || self.start(engine, now)
     }
 

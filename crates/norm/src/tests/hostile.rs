@@ -441,7 +441,7 @@ fn a_path_that_is_too_narrow_is_refused_at_once() {
             for side in &mut world.sides {
                 let mut config = Config { node: side.engine.node(), ..Config::default() };
                 config.sender.parity = parity;
-                side.engine = Node::new(config, Rng::new(1, "norm"));
+                side.engine = Node::new(config, Rng::new(1, "norm")).into();
             }
             (0..2).for_each(|side| world.up(side));
             world.logging = false;

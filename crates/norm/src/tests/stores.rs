@@ -103,7 +103,7 @@ fn a_file_that_gets_shorter_is_not_sent() {
             let mut config = world.sides[0].engine.config().clone();
             config.limits.buffers.read_ahead = 10_000;
             config.limits.buffers.read_piece = 10_000;
-            crate::Node::new(config, Rng::new(9, "norm"))
+            crate::Node::new(config, Rng::new(9, "norm")).into()
         };
         world.up(0);
         world.send(&content(300_000));
@@ -264,7 +264,7 @@ fn full_block_memory_does_not_request_received_data_again() {
         let stats = world.sides[1].engine.stats();
         assert_eq!((stats.data_dropped, stats.duplicate_data), (0, 0), "{stats:?}");
         assert_eq!(stats.received.data, 3125);
-        assert!(most < config.limits.assembly + (64 << 10), "{most}");
+        assert!(most < config.limits.assembly + (96 << 10), "{most}");
     }
 }
 

@@ -210,13 +210,6 @@ impl Receiver {
         Report { id: self.id, progress, confirmed: None, size, name }
     }
 
-    pub(crate) fn memory(&self) -> usize {
-        let ranges = self.extent.ranges.len() * 2 * size_of::<u64>() + self.delivery.memory();
-        let description =
-            self.description.as_ref().map_or(0, |description| description.identity.len() * 2);
-        ranges + self.reports.memory() + description + self.listing.len()
-    }
-
     /// Hands collected data to the store, because too much waits in this engine.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {

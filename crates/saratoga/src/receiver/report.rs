@@ -114,11 +114,6 @@ impl Reports {
         }
     }
 
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.outbox.iter().map(Vec::len).sum()
-    }
-
     /// Notes that the sender requested the session.
     pub(super) fn session_requested(&mut self) {
         self.wants = Wants::Status;

@@ -25,11 +25,6 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.confirmed.len() * 2 * size_of::<u64>()
-    }
-
     /// Bytes confirmed by the receiver.
     pub(super) fn confirmed(&self) -> u64 {
         self.confirmed.covered()

@@ -20,11 +20,6 @@ struct Part {
 }
 
 impl InFlight {
-    /// Bytes of memory used.
-    pub(super) fn memory(&self) -> usize {
-        self.0.len() * 64
-    }
-
     /// Notes a part sent after `before` requests for a STATUS.
     pub(super) fn sent(&mut self, start: u64, end: u64, before: u64, at: Time) {
         self.0.insert(start, Part { end, before, at });

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role as End, Subject, Verdict};
 use engine::{FileName, PathInfo, Rng, Time};
+use testing::memory::Counted;
 use testing::world::small_buffers;
 
 use super::{
@@ -80,18 +81,18 @@ fn config() -> Config {
 }
 
 impl Subject for Saratoga {
-    type Engine = Node;
+    type Engine = Counted<Node>;
 
-    fn engine(&self, _role: End, seed: u64) -> Node {
+    fn engine(&self, _role: End, seed: u64) -> Counted<Node> {
         let mut config = config();
         config.checksum = self.checksum;
         config.default_remote.status_interval = self.status_interval;
         config.default_remote.congestion = self.congestion;
-        Node::new(config, Rng::new(seed, "saratoga"))
+        Counted::new(|| Node::new(config, Rng::new(seed, "saratoga")))
     }
 
-    fn start(&self, engine: &mut Node, now: Time) -> bool {
-        self.put(engine, now, false);
+    fn start(&self, engine: &mut Counted<Node>, now: Time) -> bool {
+        engine.charge(|node| self.put(node, now, false));
         true
     }
 
@@ -111,11 +112,11 @@ impl Subject for Saratoga {
         }
     }
 
-    fn is_busy(&self, engine: &Node) -> bool {
+    fn is_busy(&self, engine: &Counted<Node>) -> bool {
         engine.sessions().next().is_some()
     }
 
-    fn memory(&self, engine: &Node) -> usize {
+    fn memory(&self, engine: &Counted<Node>) -> usize {
         engine.memory()
     }
 
@@ -137,10 +138,10 @@ impl Subject for Saratoga {
         self.is_reliable() && self.way != Way::Stream
     }
 
-    fn restart(&self, role: End, engine: &mut Node, now: Time) -> bool {
+    fn restart(&self, role: End, engine: &mut Counted<Node>, now: Time) -> bool {
         // Put again, the file resumes.
         if role == End::Sender {
-            self.put(engine, now, true);
+            engine.charge(|node| self.put(node, now, true));
         }
         true
     }

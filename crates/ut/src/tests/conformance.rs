@@ -12,6 +12,7 @@ use super::super::{
 };
 use super::world::{CLASS_1, CLASS_2, Carried, bundle_node, open, request, small_buffers};
 use bp::hosted::Hosted;
+use testing::memory::Counted;
 
 /// An entity over a layer, in a class.
 struct Over<C> {
@@ -104,10 +105,10 @@ fn over_bundles(over: &Over<OverBundles>, role: Role, seed: u64) -> OverBundles 
 }
 
 impl<C: Carried> Subject for Over<C> {
-    type Engine = C;
+    type Engine = Counted<C>;
 
-    fn engine(&self, role: Role, seed: u64) -> C {
-        (self.engine)(self, role, seed)
+    fn engine(&self, role: Role, seed: u64) -> Counted<C> {
+        Counted::new(|| (self.engine)(self, role, seed))
     }
 
     fn size(&self) -> usize {
@@ -123,8 +124,8 @@ impl<C: Carried> Subject for Over<C> {
         }
     }
 
-    fn start(&self, engine: &mut C, now: Time) -> bool {
-        match engine.put(now, request()) {
+    fn start(&self, engine: &mut Counted<C>, now: Time) -> bool {
+        match engine.charge(|entity| entity.put(now, request())) {
             Ok(_) => true,
             Err(RequestError::NotReady) => false,
             Err(error) => panic!("the put is refused: {error}"),
@@ -153,11 +154,11 @@ impl<C: Carried> Subject for Over<C> {
         }
     }
 
-    fn is_busy(&self, engine: &C) -> bool {
+    fn is_busy(&self, engine: &Counted<C>) -> bool {
         engine.entity().transactions().next().is_some()
     }
 
-    fn memory(&self, engine: &C) -> usize {
+    fn memory(&self, engine: &Counted<C>) -> usize {
         engine.memory()
     }
 
@@ -180,14 +181,15 @@ impl<C: Carried> Subject for Over<C> {
         self.mode == CLASS_2 || self.color == Color::Red && role == Role::Receiver && !self.closure
     }
 
-    fn restart(&self, role: Role, engine: &mut C, now: Time) -> bool {
+    fn restart(&self, role: Role, engine: &mut Counted<C>, now: Time) -> bool {
         if role == Role::Receiver || self.mode == CLASS_1 {
             return true;
         }
         if !engine.entity().is_restored() {
             return false;
         }
-        engine.put(now, PutRequest { resume: true, ..request() }).expect("the put is sound");
+        let again = PutRequest { resume: true, ..request() };
+        engine.charge(|entity| entity.put(now, again)).expect("the put is sound");
         true
     }
 }

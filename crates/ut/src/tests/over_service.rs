@@ -15,6 +15,7 @@ use super::world::{
 use bp::app::{Application as _, ArrivalId, Delivery, Event, NodeFacts, Order, Piece};
 use bp::codec::bp7::Eid;
 use bp::layer::Content;
+use testing::memory::Counted;
 use testing::world::path_info;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -274,17 +275,18 @@ fn a_bundle_refused_by_the_node_breaks_a_put_of_class_1() {
 fn arrivals_are_bounded() {
     for (len, most) in [(60_000, 300), (30, 1_000)] {
         // An entity that has not read its records accepts nothing, so everything waits.
-        let mut engine = Case::default().over_service(2, 2);
+        let mut engine = Counted::new(|| Case::default().over_service(2, 2));
         let mut taken = 0;
         while engine.takes_more() {
             taken += 1;
             assert!(taken < most, "memory is bounded");
             let payload = Bytes::from(vec![0; len]);
-            engine.handle_event(Time::ZERO, came(ArrivalId(taken), 1, payload));
+            let arrival = came(ArrivalId(taken), 1, payload);
+            engine.charge(|engine| engine.handle_event(Time::ZERO, arrival));
         }
         assert!(engine.memory() < 40 << 20, "{}", engine.memory());
         assert!(engine.poll_order().is_none(), "nothing is confirmed");
-        engine.handle_event(Time::ZERO, Event::Down);
+        engine.charge(|engine| engine.handle_event(Time::ZERO, Event::Down));
         assert!(engine.takes_more() && engine.memory() < 1 << 20);
     }
 }

@@ -25,7 +25,6 @@ pub(super) use testing::world::{
 pub(super) trait Carried: Engine {
     fn entity(&self) -> &Entity;
     fn under_way(&self) -> usize;
-    fn memory(&self) -> usize;
     fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError>;
     fn indication(indication: &Self::Indication) -> Option<&Indication>;
 }
@@ -37,10 +36,6 @@ impl<B: Below> Carried for LayeredEntity<B> {
 
     fn under_way(&self) -> usize {
         self.under_way()
-    }
-
-    fn memory(&self) -> usize {
-        self.memory()
     }
 
     fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
@@ -59,10 +54,6 @@ impl Carried for OverBundles {
 
     fn under_way(&self) -> usize {
         self.application().under_way()
-    }
-
-    fn memory(&self) -> usize {
-        self.application().memory()
     }
 
     fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{Area, MemoryStore, Rng, Time};
+use testing::memory::Counted;
 use testing::world::small_buffers;
 
 use crate::cookies::Cookies;
@@ -30,9 +31,9 @@ impl Subjects {
 }
 
 impl Subject for Subjects {
-    type Engine = Node;
+    type Engine = Counted<Node>;
 
-    fn engine(&self, role: Role, seed: u64) -> Node {
+    fn engine(&self, role: Role, seed: u64) -> Counted<Node> {
         let engine = if role == Role::Sender { 1 } else { 2 };
         let to = BTreeMap::from([(3, 2)]);
         let otherwise = Otherwise::Itself;
@@ -59,7 +60,7 @@ impl Subject for Subjects {
             },
             ..Config::default()
         };
-        Node::new(config, Rng::new(seed, "ltpt"))
+        Counted::new(|| Node::new(config, Rng::new(seed, "ltpt")))
     }
 
     fn prepare(&self, role: Role, store: &mut MemoryStore) {
@@ -69,10 +70,10 @@ impl Subject for Subjects {
         }
     }
 
-    fn start(&self, engine: &mut Node, now: Time) -> bool {
+    fn start(&self, engine: &mut Counted<Node>, now: Time) -> bool {
         let (destination, source) = (self.destination(), conformance::source());
         let request = SendRequest { destination, source, name: "copy".into(), red: self.red };
-        engine.send(now, request).expect("the request is sound");
+        engine.charge(|node| node.send(now, request)).expect("the request is sound");
         true
     }
 
@@ -116,11 +117,11 @@ impl Subject for Subjects {
         conformance::compare(found, &conformance::content(self.size()))
     }
 
-    fn is_busy(&self, engine: &Node) -> bool {
+    fn is_busy(&self, engine: &Counted<Node>) -> bool {
         engine.sessions().next().is_some() || engine.transfers() > 0
     }
 
-    fn memory(&self, engine: &Node) -> usize {
+    fn memory(&self, engine: &Counted<Node>) -> usize {
         engine.memory()
     }
 
