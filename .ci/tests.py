@@ -1,6 +1,7 @@
 """Builds the Rust tests and runs their binaries in two lanes: those that compute, one after
-another, and beside them those of the command, which wait for clocks most of the time. What each
-prints appears when it ends. Then the examples of the documentation."""
+another, and beside them those of the command, which wait for clocks most of the time, so that more
+of them run than there are cores. What each prints appears when it ends. Then the examples of the
+documentation."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from pathlib import Path
 
 WORKSPACE = ["--workspace", "--exclude", "slowlight-bench", "--locked", "--quiet"]
 OUTPUT = threading.Lock()
+# Tests that wait for clocks, at once on each core.
+WAITING = 3
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Binary:
 
     def passes(self) -> bool:
         environment = os.environ | {"CARGO_MANIFEST_DIR": str(self.folder)}
+        if self.waits:
+            environment |= {"RUST_TEST_THREADS": str(WAITING * (os.cpu_count() or 1))}
         done = subprocess.run(
             [self.program, "--quiet"],
             cwd=self.folder,

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::wait::wait_for;
+
 /// Maximum duration of any step here.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -212,8 +214,9 @@ pub(crate) fn make(path: &Path, len: usize) {
     std::fs::write(path, content(len)).unwrap();
 }
 
-/// Whether it is the file of `len` bytes.
+/// Waits for a file of `len` bytes. LTP confirms a file that is safely stored, before its name.
 pub(crate) fn check(path: &Path, len: usize) {
+    wait_for(&format!("{} does not appear", path.display()), || path.exists());
     let found = std::fs::read(path).unwrap();
     assert!(found == content(len), "{} has {} other bytes", path.display(), found.len());
 }
