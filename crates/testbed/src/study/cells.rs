@@ -139,12 +139,7 @@ impl World<'_> {
             let labels = self.sheet.labels(cell);
             let labels: Vec<_> =
                 labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
-            format!(
-                "sheet {:?}: {} as its keys change it with {}",
-                self.sheet.name,
-                self.origin,
-                labels.join(", ")
-            )
+            format!("sheet {:?}: {} with {}", self.sheet.name, self.origin, labels.join(", "))
         };
         let invalid = |error: SpecError| error.within(Path::new(&named()));
         let mut scenario =
