@@ -112,8 +112,8 @@ pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
     let Some(index) = scenario.transfers.iter().position(by_tool) else { return Ok(()) };
     let tool = scenario.transfers[index].carrier();
     Err(SpecError::invalid(format!(
-        "transfers[{index}]: {tool} is a program of others and cannot be simulated; run the scenario \
-         in real time: slowlight emu run"
+        "transfers[{index}]: {tool} is a program and cannot be simulated; run the scenario with \
+         `slowlight emu run`"
     )))
 }
 

@@ -62,7 +62,7 @@ impl<'a> Ways<'a> {
         self.check_width(transfer, near, far, &route)?;
         if self.scenario.is_reliable(transfer) && self.route(far, near).is_none() {
             return Err(SpecError::invalid(format!(
-                "no links lead back from {far} to {near}, and {} needs its answers{}",
+                "no links lead back from {far} to {near}, and {} needs replies{}",
                 transfer.carrier(),
                 suggest_name(self.topology)
             )));

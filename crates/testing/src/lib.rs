@@ -1,6 +1,7 @@
-//! Shared by the tests of several crates: two engines over a link ([`world`]), the memory that an
-//! engine holds ([`memory`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), network
-//! namespaces ([`namespace`]), and the note that a test is skipped ([`skip`]).
+//! Shared by the tests of several crates: engines in a network ([`world`]), the memory that an
+//! engine holds ([`memory`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), snapshots
+//! ([`mod@snapshot`]), network namespaces ([`namespace`]), and the note that a test is skipped
+//! ([`skip`]).
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
@@ -14,5 +15,6 @@ pub mod hex;
 pub mod memory;
 pub mod namespace;
 pub mod skip;
+pub mod snapshot;
 pub mod tshark;
 pub mod world;

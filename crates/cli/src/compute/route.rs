@@ -135,7 +135,7 @@ fn found(plan: ContactPlan, args: &Args, from: u64, to: u64) -> anyhow::Result<(
 fn named(name: &str) -> Result<Format, Usage> {
     Format::of_name(name).ok_or_else(|| {
         Usage(format!(
-            "{name} does not say its format; add --format, or a name that ends in .ionrc, .json, \
+            "{name} does not show its format; add --format, or a name that ends in .ionrc, .json, \
              .toml, .tvg or .cp"
         ))
     })

@@ -408,8 +408,8 @@ impl SetArgs {
             match part.split_once('=') {
                 Some(("outage", window)) => {
                     let (at, lasts) = window.split_once('+').ok_or_else(|| {
-                        let example = "outage=\"10 s+30 s\": 10 s from now, for 30 s";
-                        Usage(format!("{part}: is written like {example}"))
+                        let example = "outage=\"10 s+30 s\", 10 s from now for 30 s";
+                        Usage(format!("invalid outage {window:?}: expected one like {example}"))
                     })?;
                     outages.push(json!({ "at": at, "for": lasts }));
                 }
@@ -418,8 +418,8 @@ impl SetArgs {
                 }
                 None => {
                     let (from, to) = part.split_once(':').ok_or_else(|| {
-                        let message = "is neither a link (FROM:TO) nor a change (KEY=VALUE)";
-                        Usage(format!("{part}: {message}"))
+                        let expected = "expected a link, FROM:TO, or a change, KEY=VALUE";
+                        Usage(format!("invalid argument {part:?}: {expected}"))
                     })?;
                     links.push(part.clone());
                     if self.both {
@@ -429,10 +429,12 @@ impl SetArgs {
             }
         }
         if links.is_empty() {
-            return Err(Usage("which link? FROM:TO (see slowlight emu status)".to_owned()).into());
+            let message = "no link is named; write FROM:TO (`slowlight emu status` lists links)";
+            return Err(Usage(message.to_owned()).into());
         }
         if keys.is_empty() && outages.is_empty() {
-            return Err(Usage("what shall change? KEY=VALUE, like delay=2s".to_owned()).into());
+            let message = "no change is given; write KEY=VALUE, like delay=2s";
+            return Err(Usage(message.to_owned()).into());
         }
         Ok(Parts { links, keys, outages })
     }

@@ -160,9 +160,11 @@ fn known_peers(texts: &[String]) -> Result<Vec<(u64, SocketAddr)>> {
         let (id, address) = text
             .split_once('=')
             .and_then(|(id, address)| Some((id.parse().ok()?, address)))
-            .with_context(|| format!("peer {text:?}: write it like 3=192.0.2.7:7542"))?;
+            .with_context(|| {
+                format!("invalid --peer {text:?}: expected one like 3=192.0.2.7:7542")
+            })?;
         let address = resolve(address)?;
-        ensure!(address.port() != 0, "peer {text:?}: port 0 is not a port to send to");
+        ensure!(address.port() != 0, "--peer {text}: port 0 is not a port to send to");
         Ok((id, address))
     };
     let peers = texts.iter().map(known).collect::<Result<Vec<_>>>()?;

@@ -132,7 +132,7 @@ impl Args {
         let is_path = !address.contains(':') && Path::new(&address).exists();
         ensure!(
             !paths.is_empty() && !is_path,
-            "give the receiver's address behind {address}, e.g. host:7542"
+            "the receiver's address is missing; write it after {address}, e.g. host:7542"
         );
         Ok(Operands { paths, address: Some(address) })
     }
@@ -306,7 +306,8 @@ const STANDARD_INPUT: &str = "-";
 /// Copies standard input to a temporary file: protocols read what is lost again.
 fn copy_of_input(remote: Option<&str>) -> Result<tempfile::NamedTempFile> {
     if remote.is_none() {
-        return Err(crate::Usage("give what is read a name with --remote NAME".to_owned()).into());
+        let message = "standard input has no name; give one with --remote NAME";
+        return Err(crate::Usage(message.to_owned()).into());
     }
     let mut copy = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     std::io::copy(&mut std::io::stdin().lock(), &mut copy).context("cannot copy the input")?;

@@ -211,11 +211,11 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
         text.is_empty() || text.bytes().any(|byte| !byte.is_ascii_digit()),
         "{text:?} is only a port; write :{text} for all addresses of this machine"
     );
-    ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
+    ensure!(full.contains(':'), "address {text:?} has no port; write {text}:7542");
     // An unknown name is most likely misspelled.
     let mut found = full.to_socket_addrs().map_err(|error| {
-        let remedy = "write it like 192.0.2.1:7542 or host:7542";
-        anyhow!("address {text:?} cannot be used; {remedy}: {error}")
+        let expected = "expected one like 192.0.2.1:7542 or host:7542";
+        anyhow!("invalid address {text:?}: {expected} ({error})")
     })?;
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
 }

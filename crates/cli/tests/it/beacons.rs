@@ -153,32 +153,3 @@ fn files_cross_by_udp_lite() {
     assert_eq!(run(&["rm", &server.address, "file", "--udp-lite"]), fetched);
     assert!(!root.join("file").exists());
 }
-
-#[test]
-fn invalid_beacon_options_are_refused() {
-    let root = std::env::temp_dir();
-    let root = root.to_str().unwrap();
-    let recv = ["recv", "--listen", "127.0.0.1:0", "--root", root];
-    let saratoga = ["--protocol", "saratoga"];
-    let to = ["Cargo.toml", "127.0.0.1:9"];
-    for (arguments, why) in [
-        ([&recv[..], &["--beacon", "1 s"]].concat(), "--beacon is for Saratoga"),
-        (
-            [&recv[..], &["--protocol", "ltp", "--beacon", "1 s"]].concat(),
-            "--beacon is for Saratoga",
-        ),
-        ([&recv[..], &saratoga, &["--eid", "me"]].concat(), "give --beacon, e.g."),
-        ([&recv[..], &saratoga, &["--beacon", "0"]].concat(), "not between 10 ms and 1 year"),
-        ([&["send"], &to[..], &["--udp-lite"]].concat(), "--udp-lite is for Saratoga"),
-        ([&["send"], &to[..], &["--protocol", "ltp", "--udp-lite"]].concat(), "is for Saratoga"),
-        ([&["send"], &to[..], &saratoga, &["--udp-lite", "--give"]].concat(), "do not go with"),
-        (vec!["peers", "--group", "127.0.0.1"], "invalid multicast group"),
-        (vec!["peers", "--group", "ff02::6c"], "name an interface"),
-        (vec!["peers", "--interface", "no-such-one"], "no network interface"),
-    ] {
-        let output = slowlight(&arguments);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        assert!(message.contains(why), "{arguments:?}: {message}");
-    }
-}

@@ -33,14 +33,6 @@ fn done(args: &[&str]) -> String {
     out(&output)
 }
 
-/// Error message of a command that is used wrongly.
-fn misused(args: &[&str]) -> String {
-    let output = run(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {} {}", out(&output), err(&output));
-    assert!(output.stdout.is_empty());
-    err(&output)
-}
-
 /// Version as `--version` prints it.
 fn version() -> String {
     done(&["--version"]).trim_end().strip_prefix("slowlight ").unwrap().to_owned()
@@ -83,25 +75,6 @@ fn links_are_listed_as_json() {
     assert_eq!((&one["hops"], &one["about"]), (&geo["hops"], &geo["about"]));
 }
 
-#[test]
-fn mistakes_in_values_and_files_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let binary = folder.path().join("link.toml");
-    std::fs::write(&binary, [0xff, 0xfe, 0, 1]).unwrap();
-    let binary = binary.to_str().unwrap();
-    assert!(misused(&["compare", "--link", binary]).contains("it is not a text file"));
-    assert!(misused(&["sim", binary]).contains("it is not a text file"));
-    let outages = misused(&["compare", "--outage-every", "10 s+20 s"]);
-    assert!(outages.contains("--outage-every") && outages.contains("shorter"), "{outages}");
-    let size = misused(&["compare", "--size", "100 PB"]);
-    assert!(size.contains("did you mean \"TB\"?"), "{size}");
-    // Hosts for programs need no transfers; the simulator has nothing else to do.
-    let hosts = folder.path().join("hosts.toml");
-    std::fs::write(&hosts, "seed = 1\n[[links]]\nfrom = \"a\"\nto = \"b\"\n").unwrap();
-    let nothing = misused(&["sim", hosts.to_str().unwrap()]);
-    assert!(nothing.contains("has no transfers"), "{nothing}");
-}
-
 fn scenario(name: &str) -> String {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
     path.to_str().unwrap().to_owned()
@@ -135,21 +108,10 @@ fn three_protocols_are_ranked_over_every_named_link() {
 }
 
 #[test]
-fn options_without_a_matching_protocol_are_refused() {
-    for (option, value) in [("--congestion", "vegas"), ("--timestamps", "off")] {
-        let message = misused(&["compare", "--protocol", "cfdp,ltp", option, value]);
-        assert!(message.contains(option) && message.contains("over TCP"), "{message}");
-        done(&[
-            "compare",
-            "--protocol",
-            "cfdp,ftp",
-            option,
-            value,
-            "--size",
-            "10 kB",
-            "--runs",
-            "1",
-        ]);
+fn options_need_one_matching_protocol() {
+    for option in [["--congestion", "vegas"], ["--timestamps", "off"]] {
+        let args = ["compare", "--protocol", "cfdp,ftp", "--size", "10 kB", "--runs", "1"];
+        done(&[&args[..], &option].concat());
     }
 }
 
@@ -261,12 +223,6 @@ fn compare_sends_to_several_receivers() {
     let one = done(&["compare", "--size", "1 kB", "--runs", "1", "--json", "--receivers", "1"]);
     assert_eq!(one, done(&["compare", "--size", "1 kB", "--runs", "1", "--json"]));
     assert!(!one.contains("multicast") && !one.contains("each_delivered_s"), "{one}");
-    for wrong in ["0", "1001", "-1"] {
-        assert!(
-            misused(&["compare", "--receivers", wrong]).contains("must be between 1"),
-            "{wrong}"
-        );
-    }
 }
 
 #[test]
@@ -320,30 +276,6 @@ fn compare_reports_its_parameters() {
         assert!(header.contains(part), "{part}: {header}");
     }
     assert!(header.contains("both ways"), "{header}");
-    let overlap = ["--outage", "10 s+30 s", "--outage", "20 s+1 s"];
-    let text = misused(&[&args[..], &overlap].concat());
-    assert!(text.contains("--outage \"10 s+30 s\" and \"20 s+1 s\" overlap"), "{text}");
-    let text = misused(&[&args[..], &["--outage", "1 min+0 s"]].concat());
-    assert!(text.contains("--outage") && text.contains("lasts no time"), "{text}");
-}
-
-#[test]
-fn negative_values_are_out_of_range() {
-    for option in ["--rate", "--return-rate"] {
-        assert!(misused(&["compare", option, "-10 Mbit/s"]).contains("out of range"), "{option}");
-    }
-    for option in ["--delay", "--return-delay", "--inactivity"] {
-        assert!(misused(&["compare", option, "-1 s"]).contains("out of range"), "{option}");
-    }
-    for option in ["--size", "--mtu", "--datagram", "--queue"] {
-        assert!(misused(&["compare", option, "-5"]).contains("out of range"), "{option}");
-    }
-    assert!(misused(&["compare", "--outage", "-1 s+1 s"]).contains("out of range"));
-    for args in [["compare", "--seed", "-1"], ["sim", "--seed", "-1"]] {
-        assert!(misused(&args).contains("a seed is a whole number from 0"), "{args:?}");
-    }
-    assert!(misused(&["compare", "--runs", "-1"]).contains("--runs must be between 1"));
-    assert!(misused(&["compare", "--jobs", "-1"]).contains("--jobs must be between 1"));
 }
 
 #[test]
@@ -428,34 +360,6 @@ fn return_path_has_its_own_settings() {
 }
 
 #[test]
-fn mistakes_exit_with_2_and_name_the_remedy() {
-    let text = misused(&["compare", "--rate", "10"]);
-    assert!(text.contains("--rate") && text.contains("\"10 Mbit/s\""), "{text}");
-    assert!(misused(&["compare", "--link", "goe"]).contains("did you mean \"geo\"?"));
-    assert!(misused(&["compare", "--protocol", "cdfp"]).contains("did you mean \"cfdp\"?"));
-    assert!(misused(&["compare", "--runs", "0"]).contains("--runs"));
-    assert!(misused(&["compare", "--size", "1 MB", "--file", "x"]).contains("cannot be used"));
-    for arg in ["--per", "--return-ber"] {
-        assert!(misused(&["compare", arg, "-1"]).contains("from 0 to 1"), "{arg}");
-    }
-    assert!(misused(&["compare", "--queue", "0"]).contains("\"1000 packets\""));
-    assert!(misused(&["compare", "--size", "100 TB"]).contains("no memory"));
-    assert!(misused(&["compare", "--file", "no-such-file"]).contains("no-such-file"));
-    assert!(misused(&["links", "mras-near"]).contains("did you mean \"mars-near\"?"));
-    assert!(misused(&["decode", "zz"]).contains("'z' at character 1"));
-    assert!(misused(&["sim", "no-such-scenario.toml"]).contains("no-such-scenario.toml"));
-    misused(&[]);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("world.toml");
-    std::fs::write(&path, "seed = 1\nlinks = []\ntransfers = []\ncolor = 3\n").unwrap();
-    let text = misused(&["sim", path.to_str().unwrap()]);
-    assert!(
-        text.contains("world.toml") && text.contains("line 4") && text.contains("color"),
-        "{text}"
-    );
-}
-
-#[test]
 fn advice_for_a_link_on_which_nothing_arrives_simulates_nothing() {
     for shared in ["--shared", "--dedicated"] {
         let output = run(&["advise", "--per", "1", shared]);
@@ -511,42 +415,20 @@ fn sim_marks_bounds_that_are_means() {
 }
 
 #[test]
-fn misspelled_node_names_are_found() {
+fn an_unacknowledged_transfer_needs_no_return_link() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("world.toml");
-    let world = |there: &str, back: &str, protocol: &str| {
-        let text = format!(
-            "seed = 1
-            links = [{{ from = \"ground\", to = \"{there}\" }}, {{ from = \"{back}\", to = \"ground\" }}]
-            transfers = [{{ from = \"ground\", to = \"remote\", protocol = \"{protocol}\", size = \"1 kB\" }}]"
-        );
-        std::fs::write(&path, text).unwrap();
-    };
-    let path = path.to_str().unwrap();
-    world("remot", "remote", "cfdp");
-    let text = misused(&["sim", path]);
-    assert!(text.contains("no links lead from ground to remote"), "{text}");
-    assert!(text.contains("only one link names \"remot\""), "{text}");
-    world("remote", "remot", "ltp");
-    let text = misused(&["sim", path]);
-    assert!(text.contains("no links lead back from remote to ground, and ltp needs"), "{text}");
-    assert!(text.contains("only one link names \"remot\": did you mean \"remote\"?"), "{text}");
-    // An unacknowledged transfer needs no return link.
-    world("remote", "remot", "cfdp-1");
-    done(&["sim", path]);
+    let text = "seed = 1
+        links = [{ from = \"ground\", to = \"remote\" }, { from = \"remot\", to = \"ground\" }]
+        transfers = [{ from = \"ground\", to = \"remote\", protocol = \"cfdp-1\", size = \"1 kB\" }]";
+    std::fs::write(&path, text).unwrap();
+    done(&["sim", path.to_str().unwrap()]);
 }
 
 #[test]
 fn decode_shows_one_line_a_pdu() {
     let ack = "2800031100650001006606 4001";
     assert!(done(&["decode", ack]).contains("ACK"));
-    assert_eq!(run(&["decode", "28000311006500"]).status.code(), Some(1));
-    let folder = tempfile::tempdir().unwrap();
-    let broken = folder.path().join("broken.pcapng");
-    std::fs::write(&broken, b"not a capture at all").unwrap();
-    let output = run(&["decode", broken.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("broken.pcapng"), "{}", err(&output));
 }
 
 #[test]
@@ -568,7 +450,6 @@ fn decode_reads_files_of_any_kind() {
         let output = slowlight(&["decode", "-"]).stdin(stdin).output().unwrap();
         assert_eq!((output.status.code(), &out(&output)), (Some(0), message), "{}", err(&output));
     }
-    assert!(misused(&["decode", vectors]).contains("is a directory"));
     let output = run(&["decode", pcap, "no-such-file"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("cannot read no-such-file"), "{}", err(&output));

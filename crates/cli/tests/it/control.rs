@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::guard::guarded;
+use crate::refusals::printed;
 use crate::wait::wait_for;
 use crate::world::text;
 
@@ -197,8 +198,6 @@ fn a_scenario_stays_in_the_foreground_until_it_is_terminated() {
         return;
     }
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/far-side.toml");
-    let output = slowlight(&["up", scenario, "--delay", "1s"]);
-    assert_eq!(output.status.code(), Some(2), "a scenario has its own delays");
     let world = World { name: format!("test-scenario-{}", std::process::id()) };
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("capture");
@@ -240,7 +239,6 @@ fn several_worlds_have_several_names() {
     assert!(reply.contains("--name") && reply.contains(&one.name), "{reply}");
     let listed = text(&slowlight(&["list"]).stdout);
     assert!(listed.contains(&one.name) && listed.contains(&two.name), "{listed}");
-    assert_eq!(slowlight(&["up", "--name", "../x"]).status.code(), Some(2));
 }
 
 #[test]
@@ -249,22 +247,11 @@ fn errors_name_the_invalid_value_and_the_remedy() {
         return;
     }
     let world = World::started("wrong", &["--delay", "0 s"]);
-    for (what, expected) in [
-        (&["near:fra", "delay=1s"][..], "did you mean \"near:far\"?"),
-        (&["near:far", "dealy=1s"], "did you mean `delay`?"),
-        (&["near:far", "delay=5"], "delay: "),
-        (&["near:far", "per=2"], "per: "),
-        (&["near:far", "mtu=1400B"], "`mtu` cannot change"),
-        (&["near:far", "outage=5 s"], "10 s+30 s"),
-        (&["near:far", "outage=1 s+0 s"], "lasts no time"),
-        (&["near:far"], "KEY=VALUE"),
-        (&["delay=1s"], "FROM:TO"),
-        (&["near", "delay=1s"], "neither a link"),
-        (&["near:far", "drop=[1"], "drop"),
-    ] {
-        let reply = world.refused("set", what);
-        assert!(reply.contains(expected), "{what:?}: {reply}");
-    }
+    let folder = tempfile::tempdir().unwrap();
+    testing::snapshot!("worlds/commands.txt", |line| {
+        let output = printed(folder.path(), &line.replace("WORLD", &world.name));
+        output.replace(&world.name, "WORLD")
+    });
     assert!(world.run("set", &["near:far", "outage=100 s+10 s"]).status.success());
     let reply = world.refused("set", &["near:far", "outage=105 s+10 s"]);
     assert!(
@@ -272,17 +259,30 @@ fn errors_name_the_invalid_value_and_the_remedy() {
         "{reply}"
     );
     assert!(!reply.contains("outages["), "{reply}");
-    let reply = world.refused("exec", &["fra", "--", "true"]);
-    assert!(reply.contains("did you mean \"far\"?"), "{reply}");
     assert_eq!(world.link("near:far")["settings"]["delay"], "0 s", "nothing was changed");
     let output = slowlight(&["status", "--name", "no-such-world"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains(&world.name), "{}", text(&output.stderr));
-    let output = slowlight(&["up", "--listen", "192.0.2.1:8000"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--listen-anywhere"), "{}", text(&output.stderr));
-    let output = slowlight(&["up", "/no/such.toml"]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn occupied_ports_at_the_far_end_are_reported() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("port", &["--delay", "0 s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "cd {}; mkdir first second
+        {SLOWLIGHT} recv --protocol cfdp --root first --listen :2502 2>log & trap 'kill $!' EXIT
+        until grep -q 'receiving on' log; do sleep 0.01; done
+        {SLOWLIGHT} recv --protocol cfdp --root second --listen :2502",
+        folder.path().display()
+    );
+    let output = world.exec("far", &["bash", "-c", &script]);
+    let reply = text(&output.stderr);
+    assert!(!output.status.success(), "{reply}");
+    assert!(reply.contains("another program uses this port; choose another"), "{reply}");
 }
 
 #[test]

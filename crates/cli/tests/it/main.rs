@@ -9,7 +9,6 @@ mod captures;
 mod commands;
 mod control;
 mod emulator;
-mod emulator_refusals;
 mod gateways;
 #[path = "../world/guard.rs"]
 mod guard;
@@ -25,6 +24,7 @@ mod passes;
 mod path_mtu;
 mod pep;
 mod ports;
+mod refusals;
 mod rootless;
 mod sockets;
 mod staying;

@@ -209,33 +209,3 @@ fn a_browser_runs_as_an_ordinary_user() {
     );
     assert!(page.contains("hello"), "{page}");
 }
-
-#[test]
-fn options_that_contradict_the_world_are_refused() {
-    let refused = |arguments: &[&str], expected: &str| {
-        let mut command = Command::new(SLOWLIGHT);
-        command.args(arguments).env_remove("SUDO_UID").stdin(Stdio::null());
-        let output = command.output().unwrap();
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
-        assert!(err.contains(expected), "{arguments:?}: no {expected:?} in: {err}");
-    };
-    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/lander.toml");
-    for (options, expected) in [
-        (&["--uplink=fra"][..], "no such host; did you mean \"far\"? (hosts: far, near)"),
-        (&["--publish", "0"], "invalid port 0"),
-        (&["--publish", "http"], "write a port, or an address and a port"),
-        (&["--publish", "80=moon"], "no such host (hosts: far, near)"),
-        (&["--publish", "80", "--publish", "0.0.0.0:80=far"], "the port is given twice"),
-    ] {
-        refused(&[&["link"][..], options, &["--", "true"]].concat(), expected);
-        refused(&[&["emu", "up"][..], options].concat(), expected);
-    }
-    refused(&["link", "--user=no-such-user", "--", "true"], "there is no such user");
-    refused(
-        &["emu", "run", "--uplink", scenario, "--", "true"],
-        "(hosts: ground, lander, orbiter)",
-    );
-    refused(&["emu", "run", "--publish", "80", scenario], "name it after `--`");
-    refused(&["emu", "run", "--user", scenario], "name it after `--`");
-}

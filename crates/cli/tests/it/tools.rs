@@ -150,24 +150,6 @@ fn slowlight(args: &[&str], scenario: &Path) -> Output {
 }
 
 #[test]
-fn tools_of_a_scenario_are_checked_before_it_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    adapters(folder.path());
-    for (command, transfer, why) in [
-        (&["emu", "run"][..], "tool = \"htp-wget\"", "did you mean \"http-wget\"?"),
-        (&["emu", "run"], "tool = \"needy.toml\"", "apt-get install none-such"),
-        (&["emu", "run"], "tool = \"nobody.toml\"", "nobody.toml"),
-        (&["emu", "run"], "tool = \"copy.toml\", protocol = \"cfdp\"", "not both"),
-        (&["sim"], "tool = \"copy.toml\"", "slowlight emu run"),
-    ] {
-        let transfer = format!("{{ from = \"a\", to = \"b\", {transfer} }}");
-        let output = slowlight(command, &scenario(folder.path(), &transfer));
-        assert_eq!(output.status.code(), Some(2), "{transfer}: {}", message(&output));
-        assert!(message(&output).contains(why), "{transfer}: {}", message(&output));
-    }
-}
-
-#[test]
 fn tools_and_protocols_share_a_scenario() {
     if !possible() {
         return;

@@ -30,17 +30,8 @@ fn a_table_becomes_a_link() {
 }
 
 #[test]
-fn a_datagram_that_does_not_fit_the_mtu_is_refused_with_the_limit() {
-    let spec = |mtu, datagram| LinkSpec {
-        mtu: Some(Size(mtu)),
-        datagram: Some(Size(datagram)),
-        ..LinkSpec::default()
-    };
-    assert!(spec(1280, 1252).config().is_ok());
-    let error = spec(1280, 1253).config().unwrap_err().to_string();
-    assert!(error.contains("`datagram` is 1253 B"), "{error}");
-    assert!(error.contains("hold at most 1252 B"), "{error}");
-    assert!(error.contains("a smaller datagram or a larger MTU"), "{error}");
+fn a_datagram_may_fill_the_mtu() {
+    table("mtu = \"1280 B\"\ndatagram = \"1252 B\"").config().unwrap();
 }
 
 #[test]
@@ -142,8 +133,6 @@ fn ppp_compresses_headers_where_configured() {
     let short = config("framing = \"ppp-async-compressed\"").unwrap();
     // Two flags, one byte of protocol, two of check sequence; ten bits per byte: 105 * 10 / 8.
     assert_eq!(short.framing.framed_len(100), 132);
-    let refused = config("header_compression = true").unwrap_err();
-    assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");
 }
 
 #[test]
@@ -182,15 +171,6 @@ fn an_erasure_code_has_a_table_and_a_short_form() {
     assert!(code(&one_way).is_some());
     assert_eq!(code(&one_way.way_back()), None);
     assert_eq!(parsed("erasure = \"off\"").config().unwrap().erasure, None);
-    for wrong in ["512", "512+", "+128", "512+x", "512+128+1 s+1", "-1+2"] {
-        let error = wrong.parse::<Erasure>().unwrap_err().to_string();
-        assert!(error.contains("512+128"), "{wrong}: {error}");
-    }
-    let error = transport::text::parse::<LinkSpec>("erasure = { k = 5 }", "test").unwrap_err();
-    assert!(error.to_string().contains("missing field `n`"), "{error}");
-    let damage = parsed("erasure = \"4+2\"\non_error = \"damage\"\nper = 0.1");
-    let refused = damage.config().unwrap_err().to_string();
-    assert!(refused.contains("drops damaged packets"), "{refused}");
 }
 
 #[test]
@@ -244,9 +224,6 @@ fn keys_that_exclude_each_other_are_refused_in_one_table() {
     let both = LinkSpec { rate: Some(Rate(1)), ..table(STEPS) };
     assert!(both.config().unwrap_err().to_string().contains("`rate` and `rate_steps`"));
     // An interpolation has no effect without points, wherever the delay came from.
-    let text = "delay = \"1 s\"\ndelay_between = \"linear\"";
-    let error = transport::text::parse::<LinkSpec>(text, "test").unwrap_err().to_string();
-    assert!(error.contains("`delay_between` is for `delay_points`"), "{error}");
     let over = table("delay_between = \"linear\"").over(&table("delay = \"1 s\""));
     assert!(over.config().unwrap_err().to_string().contains("`delay_points`"));
 }
@@ -267,31 +244,11 @@ fn tables_replace_constants_of_the_base() {
 
 #[test]
 fn contradictions_are_refused() {
-    let refused = |text: &str| {
-        let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
-        spec.config().unwrap_err().to_string()
-    };
-    let zero = refused(
-        "rate_steps = [{at = \"0 s\", rate = \"1 Mbit/s\"}, {at = \"9 s\", rate = \"0 bit/s\"}]",
-    );
-    assert!(zero.contains("step 2 of `rate_steps`") && zero.contains("`outages`"), "{zero}");
-    assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
-    let empty = "outages = [{at = \"1 s\", for = \"0 s\"}]";
-    assert!(refused(empty).contains("outages: window 1 is empty"));
-    let overlap = "[{at = \"1 s\", for = \"2 s\"}, {at = \"2 s\", for = \"2 s\"}]";
-    for key in ["outages", "contacts", "loss_times"] {
-        let text = refused(&format!("{key} = {overlap}"));
-        assert!(text.contains("window 2 starts before the end of"), "{text}");
-        assert!(text.contains(&key.replace('_', " ")), "{text}");
-    }
-    assert!(refused("mtu = \"59 B\"").contains("less than 60 B"));
-    assert!(refused("datagram = \"0 B\"").contains("less than 32 B"));
-    assert!(refused("trace = { fates = \"01\" }").contains("`x` (struck) or `.`"));
-    assert!("0".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
+    testing::snapshot!("refusals/links.txt", |text| {
+        let spec = transport::text::parse::<LinkSpec>(text, "test");
+        spec.and_then(|spec| spec.config()).unwrap_err().to_string()
+    });
     assert!("10 s".parse::<Window>().is_err());
     let empty = "1 min+0 s".parse::<Window>().unwrap_err().to_string();
     assert!(empty.contains("\"1 min+0 s\" lasts no time"), "{empty}");
-    let error = transport::text::parse::<LinkSpec>("queue = 5", "test").unwrap_err().to_string();
-    assert!(error.contains("5 has no unit") && error.contains("\"5 packets\""), "{error}");
-    assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
 }

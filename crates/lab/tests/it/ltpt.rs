@@ -203,17 +203,6 @@ fn mistakes_are_reported() {
     let text = chain("abdc", "", "") + &chain("aec", "", "").replace("seed = 3", "");
     let text = text + &transfer("abdc", "name = \"x\"") + &transfer("aec", "name = \"y\"");
     assert!(error(&text).contains("two ways lead from a to c"), "{}", error(&text));
-    for (settings, says) in [
-        ("transport.lifetime = \"0 s\"", "transport.lifetime is 0"),
-        ("transport.retry_after = \"1500 ms\"", "transport.retry_after is whole seconds"),
-        ("transport.limits.transfers = 0", "transport.limits.transfers"),
-        ("transport.hop = 3", "did you mean `hops`?"),
-    ] {
-        let text = chain("ab", "", &format!("nodes.a.mib.{settings}")) + &transfer("ab", "");
-        assert!(error(&text).contains(says), "{settings}: {}", error(&text));
-        let plain = text.replace("ltp-t", "ltp");
-        assert!(error(&plain).contains("transport"), "{settings}: {}", error(&plain));
-    }
 }
 
 #[test]

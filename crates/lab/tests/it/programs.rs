@@ -154,16 +154,4 @@ fn profiles_name_a_release_or_a_tcp_profile_or_both() {
         let refused = wrong.parse::<transport::protocol::Protocol>().unwrap_err().to_string();
         assert!(refused.contains("openssh-9.2"), "{refused}");
     }
-    let text = |protocol: &str, settings: &str| {
-        let text = format!(
-            "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
-            transfers = [{{ from = \"a\", to = \"b\", protocol = \"{protocol}\" }}]
-            [nodes.a.mib]\n{settings}"
-        );
-        Scenario::parse(&text, "world").unwrap().resolved().unwrap_err().to_string()
-    };
-    assert!(text("ftp", "program.costs = false").contains("program is for scp"));
-    assert!(text("scp", "data = \"pasv\"").contains("data is for ftp"));
-    assert!(text("scp", "program.window = \"1 kB\"").contains("program.window is 1 kB"));
-    assert!(text("telnet", "program.key_interval = \"0 s\"").contains("program.key_interval"));
 }

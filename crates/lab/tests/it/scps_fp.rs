@@ -169,21 +169,3 @@ fn best_effort_reports_gaps_and_rejects_partial_files() {
     let run = World { to, settings, transfer, ..PLAIN }.run();
     assert!(run.succeeded(), "{run:?}");
 }
-
-#[test]
-fn mistakes_are_reported() {
-    let wrong = |protocol: &str, settings: &str| {
-        let text = format!(
-            "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
-            nodes.a.mib = {{ {settings} }}
-            transfers = [{{ from = \"a\", to = \"b\", protocol = \"{protocol}\" }}]"
-        );
-        let scenario = Scenario::parse(&text, "world").and_then(Scenario::resolved);
-        scenario.unwrap_err().to_string()
-    };
-    assert!(wrong("ftp", "bets = {}").contains("bets is for scps-fp"));
-    assert!(wrong("ftp", "restarts = 1").contains("restarts is for scps-fp"));
-    assert!(wrong("scps-fp-read", "").contains("transfers[0]: set `records`"));
-    let none = wrong("scps-fp", "bets.transmissions = 0");
-    assert!(none.contains("bets.transmissions is 0"), "{none}");
-}

@@ -262,7 +262,7 @@ impl Gateway {
             let names = OverTcpConfig::profiles();
             let near = text::did_you_mean(&own.profile, names.iter().copied());
             SpecError::invalid(format!(
-                "wan.own.profile: there is no profile {:?}{near}; there are {}",
+                "wan.own.profile: there is no profile {:?}{near} (profiles: {})",
                 own.profile,
                 names.join(", ")
             ))
@@ -322,7 +322,9 @@ impl Gateway {
             self.own_options()?;
         }
         if self.intercept.taken().is_empty() {
-            return invalid("intercept: no port is left that is not excepted".to_owned());
+            return invalid(
+                "intercept: no port is left; add to `ports`, or remove from `except`".to_owned(),
+            );
         }
         self.limits.check()?;
         self.rules.check()
@@ -474,10 +476,14 @@ impl Rules {
             return invalid("rules.port is not between 1 and 65534");
         }
         if self.mark == 0 || self.mark == u32::MAX {
-            return invalid("rules.mark is 0, the mark of packets without one, or the last of all");
+            return invalid(
+                "rules.mark is 0, which unmarked packets have, or the highest number; choose another",
+            );
         }
         if !TABLES.contains(&self.table) || OWN_TABLES.contains(&self.table) {
-            return invalid("rules.table is 0, or 252 to 255: 253 to 255 are the system's");
+            return invalid(
+                "rules.table is 0 or from 252 to 255, tables of the system; choose another",
+            );
         }
         if !(1..32_766).contains(&self.priority) {
             return invalid("rules.priority is not between 1 and 32765, before the main table's");

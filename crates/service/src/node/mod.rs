@@ -241,7 +241,7 @@ impl NodeSpec {
             }
             (None, None) => {
                 return invalid(
-                    "store says neither `directory` nor `memory`; write directory = \"/var/lib/slowlight\" \
+                    "store has neither `directory` nor `memory`; write directory = \"/var/lib/slowlight\" \
                      if bundles are to survive"
                         .to_owned(),
                 );
@@ -275,7 +275,7 @@ impl NodeSpec {
                 return invalid("`epidemic` and `spray` exclude each other".to_owned());
             }
             (true, None) => Some("epidemic"),
-            (false, Some(0)) => return invalid("spray: a bundle has one copy at least".to_owned()),
+            (false, Some(0)) => return invalid("spray is 0; it must be at least 1".to_owned()),
             (false, Some(_)) => Some("spray"),
             (false, None) => None,
         };

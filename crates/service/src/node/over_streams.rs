@@ -175,7 +175,7 @@ impl LayerSpec for Streams<'_> {
         let name = self.name();
         if self.layer.tls.is_some() && !self.secures {
             return Err(SpecError::invalid(format!(
-                "layer {name}: only kind \"tcpcl4\" can `tls`; leave it out, or take that kind"
+                "layer {name}: only kind \"tcpcl4\" has `tls`; leave it out, or use that kind"
             )));
         }
         self.layer.check()

@@ -96,7 +96,7 @@ impl Plan {
                 .map_err(|error| SpecError::invalid(format!("contact_plan.format: {error}")))?,
             None => Format::of_name(&origin).ok_or_else(|| {
                 SpecError::invalid(format!(
-                    "contact_plan.file: {origin} does not say its format; add format = \"ion\""
+                    "contact_plan.file: {origin} does not show its format; add format = \"ion\""
                 ))
             })?,
         };

@@ -104,12 +104,12 @@ impl Rule {
         if !keys.contains_key(&self.key) {
             let near = did_you_mean(&self.key, keys.keys().map(String::as_str));
             return Err(SpecError::invalid(format!(
-                "security: there is no key {:?}{near}; a key is a table, [keys.{}] with its `file`",
+                "security: there is no key {:?}{near} (a key is a table, [keys.{}] with its `file`)",
                 self.key, self.key
             )));
         }
         if self.targets.is_empty() {
-            return Err(SpecError::invalid("security.targets: a rule is about one block at least"));
+            return Err(SpecError::invalid("security.targets is empty; a rule needs a block"));
         }
         if self.scope > 7 {
             return Err(SpecError::invalid("security.scope: it is the sum of some of 1, 2 and 4"));
@@ -117,7 +117,8 @@ impl Rule {
         let encrypts_primary = self.operation == What::Confidentiality && self.targets.contains(&0);
         if encrypts_primary {
             return Err(SpecError::invalid(
-                "security.targets: nobody could read where a bundle goes whose primary block is encrypted",
+                "security.targets: nodes could not read the destination in an encrypted primary \
+                 block; leave out 0",
             ));
         }
         self.rule().map(|_| ())

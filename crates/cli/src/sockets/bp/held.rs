@@ -143,7 +143,7 @@ pub(super) fn purge(args: &PurgeArgs) -> Result<ExitCode> {
         query.push(("destination", "*"));
     }
     if query.is_empty() {
-        let hint = "give --destination, --source or --state, or --all for all bundles";
+        let hint = "no bundles are named; give --destination, --source, --state or --all";
         return Err(crate::Usage(hint.to_owned()).into());
     }
     let deleted = args.place.connect()?.purge(&query)?.deleted;

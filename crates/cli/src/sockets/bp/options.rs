@@ -85,7 +85,8 @@ impl SendArgs {
     /// Error if options exclude each other.
     pub(super) fn check(&self) -> Result<()> {
         if self.part.bytes() < PART_MIN {
-            return Err(crate::Usage(format!("--part: a part has {PART_MIN} B at least")).into());
+            let message = format!("--part is {}; it must be at least {PART_MIN} B", self.part);
+            return Err(crate::Usage(message).into());
         }
         let is_endpoint = |text: &str| text.starts_with("ipn:") || text.starts_with("dtn:");
         if let [file] = self.files.as_slice()
@@ -94,7 +95,7 @@ impl SendArgs {
         {
             let to = &self.to;
             let message =
-                format!("invalid endpoint {to}; did you mean: slowlight bp send {file} {to}");
+                format!("invalid endpoint {to:?}; did you mean: slowlight bp send {file} {to}");
             return Err(crate::Usage(message).into());
         }
         if let Err(error) = self.to.parse::<Eid>() {

@@ -77,7 +77,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
     let to_output = args.into == Path::new("-");
     if !to_output && !args.into.is_dir() {
         return Err(crate::Usage(format!(
-            "{} is not a folder; make it first, or write - for the standard output",
+            "{} is not a folder; create it first, or write - for the standard output",
             args.into.display()
         ))
         .into());

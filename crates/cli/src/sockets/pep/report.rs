@@ -159,8 +159,8 @@ pub(super) fn check(path: &Path) -> Result<()> {
     tried().map_err(|error| {
         let path = path.display();
         Usage(format!(
-            "--json: {path} cannot be written: {error}; name a file in a folder that is there and \
-             that this user may write to"
+            "--json: {path} cannot be written: {error}; name a file in an existing folder that \
+             this user may write to"
         ))
         .into()
     })

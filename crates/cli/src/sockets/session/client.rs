@@ -133,10 +133,10 @@ fn configuration(job: &Job<impl Errand>) -> Result<(Box<dyn Configuration>, engi
     let Job { options, ends, wish, .. } = job;
     ensure!(ends.to.port() != 0, "address {}: port 0 is not a port to send to", ends.to);
     // A file is deleted at its sender only if it arrived undamaged.
-    ensure!(!wish.moves() || !options.udp_lite, "--give and --take do not go with --udp-lite");
+    ensure!(!wish.moves() || !options.udp_lite, "--give and --take cannot be used with --udp-lite");
     ensure!(
         !wish.moves() || options.protocol.kind.is_reliable(),
-        "--give needs an answer, and {} has none",
+        "--give needs replies, and {} has none; use another protocol, e.g. saratoga",
         options.protocol
     );
     let role = Role::Client { keeps: wish.keeps() };

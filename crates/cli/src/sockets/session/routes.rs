@@ -34,17 +34,17 @@ impl Routes {
                 .and_then(|(last, next)| Some((last, next.parse().ok()?)))
                 .filter(|(last, _)| *last == ANY || last.parse::<u64>().is_ok())
                 .with_context(|| {
-                    format!("route {text:?}: write it like 4=3, or {ANY}=3 for all others")
+                    format!("invalid --route {text:?}: expected 4=3, or {ANY}=3 for all others")
                 })?;
             ensure!(
                 known.peers.iter().any(|(id, _)| *id == next),
-                "route {text:?}: the address of engine {next} is unknown; give --peer {next}=ADDR"
+                "--route {text}: the address of engine {next} is unknown; give --peer {next}=ADDR"
             );
             let before = match last.parse() {
                 Ok(last) => known.routes.insert(last, next),
                 Err(_) => known.otherwise.replace(next),
             };
-            ensure!(before.is_none(), "route {text:?}: there is another one to {last}");
+            ensure!(before.is_none(), "--route {text}: there is another route to {last}; keep one");
         }
         Ok(known)
     }

@@ -153,8 +153,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     if let Some(to) = relay.peer().filter(|to| to.ip().is_loopback()) {
         let message = format!(
-            "{to} leads nowhere from a TUN device; the kernel is at --kernel {}, and what listens there \
-             has to listen at that address, or at all",
+            "{to} cannot be reached from a TUN device; connect to --kernel {}, the address of this \
+             machine there, at which the program must listen",
             common.device.kernel
         );
         return Err(Usage(message).into());
@@ -163,7 +163,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         relay.peer().filter(|to| to.is_ipv4() != common.device.address.address.is_ipv4())
     {
         let address = common.device.address;
-        let message = format!("{to} and --address {address} are not of the same family");
+        let message = format!(
+            "{to} and --address {address} are not of the same family; give both for IPv4 or for IPv6"
+        );
         return Err(Usage(message).into());
     }
     common.carry_out(relay, waker)

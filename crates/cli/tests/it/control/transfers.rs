@@ -238,22 +238,10 @@ fn invalid_transfers_are_refused() {
         return;
     }
     let world = World::started("refused", &[]);
-    for (body, status, why) in [
-        (r#"{"from": "near", "to": "fare"}"#, 404, "did you mean"),
-        (r#"{"from": "near", "to": "near"}"#, 422, "cannot send to itself"),
-        (r#"{"from": "near", "to": "far", "protocol": "cfpd"}"#, 422, "protocol: "),
-        (r#"{"from": "near", "to": "far", "tool": "spc"}"#, 422, "did you mean"),
-        (r#"{"from": "near", "to": "far", "tool": "scp", "protocol": "cfdp"}"#, 422, "not both"),
-        (r#"{"from": "near", "to": "far", "file": "here"}"#, 422, "begin at the root"),
-        (r#"{"from": "near", "to": "far", "file": "/none"}"#, 422, "/none"),
-        (r#"{"from": "near", "to": "far", "file": "/dev/zero"}"#, 422, "not a file"),
-        (r#"{"from": "near", "to": "far", "file": "/usr"}"#, 422, "not a file"),
-        (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
-        (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
-    ] {
-        let (reply, answer) = world.ask("POST", "/transfers", body);
-        assert_eq!((reply, answer.contains(why)), (status, true), "{body}: {answer}");
-    }
+    testing::snapshot!("worlds/transfers.txt", |body| {
+        let (status, answer) = world.ask("POST", "/transfers", body);
+        format!("{status} {answer}")
+    });
 }
 
 #[test]
@@ -279,10 +267,6 @@ fn commands_carry_files() {
     assert_eq!(reply["result"]["from"], "far");
     let doubts = reply["doubts"].as_array().unwrap();
     assert_eq!(reply["trusted"], doubts.is_empty(), "{reply}");
-    let reply = world.refused("transfer", &["--to", "fair"]);
-    assert!(reply.contains("did you mean \"far\"?"), "{reply}");
-    let reply = world.refused("transfer", &["--tool", "iperf"]);
-    assert!(reply.contains("iperf3-cubic"), "{reply}");
     // A timeout counts as failed, an interruption as stopped.
     world.run("set", &["near:far", "rate=8 kbit/s"]);
     let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);

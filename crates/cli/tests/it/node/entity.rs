@@ -206,13 +206,9 @@ fn entities_that_cannot_start_report_the_reason() {
         assert_eq!(output.status.code(), Some(2), "{why}: {}", text(output));
         assert!(text(output).contains(why), "{why}: {}", text(output));
     };
-    let elsewhere = ["--protocol", "ltp"];
-    failed(&entities.send(&path, &elsewhere), "--node is for CFDP");
     failed(&entities.send(&path, &["--entity", "7"]), "an entity has the number of its node");
-    failed(&entities.send(&path, &["--rate", "1 Mbit/s"]), "--rate is for datagrams");
     let to_itself = ["send", path.to_str().unwrap(), "--remote-entity", "1"];
     failed(&output(&mut entities.command(1, &to_itself)), "numbers of their own");
-    failed(&entities.send(&path, &["--datagram", "900"]), "--datagram is for datagrams");
     failed(&entities.send(&path, &["--lifetime", "0 s"]), "--lifetime is 0");
     let mib = entities.row.folder.path().join("mib.toml");
     let mib_path = mib.to_str().unwrap();
@@ -222,9 +218,6 @@ fn entities_that_cannot_start_report_the_reason() {
         fs::write(&mib, reply).unwrap();
         failed(&entities.send(&path, &["--mib", mib_path]), why);
     }
-    let mut nowhere = Command::new(SLOWLIGHT);
-    nowhere.args(["send", path.to_str().unwrap(), "--node", "/nonexistent/node.sock"]);
-    failed(&output(&mut nowhere), "is the node running?");
     // An entity that expects replies needs exclusive use of the endpoint; one without replies can
     // share it.
     let both = Entities::new(1);

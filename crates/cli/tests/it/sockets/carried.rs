@@ -184,30 +184,3 @@ fn an_engine_without_cfdp_refuses() {
     let more = ["--class", "1", "--timeout", "20 s"];
     send(&place, "file", &address, &more).end().failed("receives no CFDP over it");
 }
-
-#[test]
-fn invalid_options_are_reported() {
-    let place = Place::new();
-    make(&place.here("file"), 10);
-    let mib = place.here("mib.toml");
-    std::fs::write(&mib, "ut.pdu = \"1 B\"").unwrap();
-    let mib = mib.to_str().unwrap();
-    let file = place.here("file").to_str().unwrap().to_owned();
-    let root = place.root("").to_str().unwrap().to_owned();
-    let send = ["send", &file, "127.0.0.1:9", "--protocol", CFDP_LTP];
-    let recv = ["recv", "--listen", "127.0.0.1:0", "--root", &root, "--protocol", CFDP_LTP];
-    for (command, more, why) in [
-        (&send[..], &["--entity", "2"][..], "need numbers of their own"),
-        (&send, &["--mib", mib], "it must have 256 to 65535 bytes"),
-        (&send, &["--profile", "checkpoint"], "did you mean"),
-        (&send, &["--udp-lite"], "--udp-lite is for Saratoga"),
-        (&send, &["--via", "3"], "--via is for LTP-T"),
-        (&recv, &["--route", "4=3", "--peer", "3=127.0.0.1:9"], "--route is for LTP-T"),
-        (&recv, &["--serve"], "is for Saratoga"),
-        (&recv, &["--peer", "3"], "write it like 3=192.0.2.7:7542"),
-    ] {
-        let ended = Running::start(&[command, more].concat()).end();
-        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.message);
-        assert!(ended.message.contains(why), "{more:?}: {}", ended.message);
-    }
-}

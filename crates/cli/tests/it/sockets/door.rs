@@ -138,28 +138,3 @@ fn a_sender_of_another_protocol_is_pointed_to_the_option() {
     let message = receiver.end().message;
     assert!(message.contains(" speaks NORM, not LTP; give both ends"), "{message}");
 }
-
-#[test]
-fn options_of_one_protocol_need_it() {
-    let place = Place::new();
-    make(&place.here("file"), 10);
-    let (file, root) = (place.here("file"), place.root(""));
-    let (file, root) = (file.to_str().unwrap(), root.to_str().unwrap());
-    for (arguments, why) in [
-        (
-            vec!["recv", "--root", root, "--beacon", "2s"],
-            "--beacon is for Saratoga; give the protocol",
-        ),
-        (
-            vec!["recv", "--root", root, "--mib", "m"],
-            "--mib is for one protocol; give the protocol",
-        ),
-        (vec!["recv", "--stream", "-"], "--stream is for NORM; give the protocol"),
-        (vec!["send", file, "127.0.0.1", "--class", "1"], "--class is for CFDP; give the protocol"),
-        (vec!["send", file, "127.0.0.1", "--profile", "coded"], "--profile is for one protocol"),
-    ] {
-        let ended = Running::start(&arguments).end();
-        assert_eq!(ended.code, Some(2), "{}", ended.message);
-        assert!(ended.message.contains(why), "{why}: {}", ended.message);
-    }
-}

@@ -271,17 +271,6 @@ fn standard_input_is_sent_under_a_name() {
     let ended = command.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(fs::read(content).unwrap() == fs::read(place.root("piped")).unwrap());
-    let ended = program(&["send", "-", &address]).output().unwrap();
-    assert_eq!(ended.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&ended.stderr).contains("--remote NAME"));
-    // Its name, mode and time are not known.
-    for option in ["--checksum", "--preserve", "--dry-run", "--exclude=*.tmp"] {
-        let ended = program(&["send", "-", &address, "--remote", "x", option]).output().unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{option}");
-        let option = option.split('=').next().unwrap();
-        let message = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(message.contains(&format!("{option} is for files and folders")), "{message}");
-    }
 }
 
 #[test]

@@ -152,39 +152,3 @@ fn blocks_without_a_route_are_refused() {
     make(&place.here("file"), 5000);
     send(&place, "file", 9, &address, &[]).end().failed("cannot be reached");
 }
-
-#[test]
-fn invalid_options_are_reported() {
-    let place = Place::new();
-    make(&place.here("file"), 10);
-    let file = place.here("file").to_str().unwrap().to_owned();
-    let root = place.root("").to_str().unwrap().to_owned();
-    let send = ["send", &file, "127.0.0.1:9", "--protocol"];
-    let recv = ["recv", "--listen", "127.0.0.1:0", "--root", &root, "--protocol"];
-    let peer = ["--peer", "3=127.0.0.1:9"];
-    for (command, more, why) in [
-        (&send[..], &["ltp", "--via", "2"][..], "--via is for LTP-T, not for ltp"),
-        (&send, &["cfdp", "--via", "2"], "--via is for LTP-T"),
-        (&send, &[LTP_T, "--via", "1"], "this end and --via are both 1"),
-        (&send, &[LTP_T, "--remote-entity", "1"], "sends nothing to itself"),
-        (&send, &[LTP_T, "--class", "1"], "--class is for CFDP"),
-        (&recv, &["saratoga", "--peer", "3=127.0.0.1:9"], "--peer is for CFDP and LTP"),
-        (&recv, &[LTP_T, "--peer", "2=127.0.0.1:9"], "this engine's own number"),
-        (&recv, &[LTP_T, "--peer", "3"], "write it like 3=192.0.2.7:7542"),
-        (&recv, &[LTP_T, "--peer", "3=127.0.0.1:0"], "port 0 is not a port to send to"),
-        (&recv, &[LTP_T, "--route", "4=3"], "--peer"),
-        (&recv, &[&[LTP_T][..], &peer, &peer].concat(), "--peer 3 is given twice"),
-        (&recv, &[&[LTP_T][..], &peer, &["--route", "4=5"]].concat(), "give --peer 5=ADDR"),
-        (&recv, &[&[LTP_T][..], &peer, &["--route", "all=3"]].concat(), "or any=3"),
-        (
-            &recv,
-            &[&[LTP_T][..], &peer, &["--route", "4=3", "--route", "4=3"]].concat(),
-            "there is another one to 4",
-        ),
-        (&recv, &[&["cfdp"][..], &peer, &["--route", "4=3"]].concat(), "--route is for LTP-T"),
-    ] {
-        let ended = Running::start(&[command, more].concat()).end();
-        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.message);
-        assert!(ended.message.contains(why), "{more:?}: {}", ended.message);
-    }
-}

@@ -320,53 +320,6 @@ fn unresponsive_peers_are_reported() {
 }
 
 #[test]
-fn usage_errors_exit_with_2() {
-    let place = Place::new();
-    make(&place.here("file"), 10);
-    let (_socket, address) = silent();
-    let file = place.here("file");
-    let root = place.root("");
-    let send = ["send", file.to_str().unwrap(), &address, "--protocol"];
-    let recv = ["recv", "--listen", ANY, "--root", root.to_str().unwrap(), "--protocol"];
-    let get = ["get", &address, "file", "--root", root.to_str().unwrap(), "--protocol"];
-    let (ls, rm) = (["ls", &address, "--protocol"], ["rm", &address, "file", "--protocol"]);
-    let cases: &[(&[&str], &[&str], &str)] = &[
-        (&send, &["saratoga", "--class", "1"], "--class is for CFDP"),
-        (&send, &["ltp", "--checksum-type", "crc32"], "--checksum-type is for CFDP"),
-        (&send, &["ltp", "--linger", "1 s"], "--linger is for CFDP"),
-        (&send, &["saratoga", "--preserve", "--give"], "--give is for one file"),
-        (&send, &["saratoga", "--message", "x"], "is for CFDP"),
-        (&send, &["ltp", "--mib", "x.toml"], "x.toml"),
-        (&send, &["ltp", "--ask"], "is for Saratoga"),
-        (&send, &["cfdp", "--give"], "is for Saratoga"),
-        (&send, &["saratoga-blind", "--give"], "needs an answer"),
-        (&send, &["saratoga-get"], "slowlight get"),
-        (&send, &["ltp", "--remote", ""], "name"),
-        (&send, &["saratoga", "--remote", ""], "name"),
-        (&send, &["ltp", "--entity", "2"], "itself"),
-        (&send, &["saratoga", "--profile", "sha2"], "sha1"),
-        (&send, &["ltp/ltplib-2010"], "ltplib-2011"),
-        (&send, &["saratogo"], "saratoga"),
-        (&recv, &["cfdp", "--serve"], "is for Saratoga"),
-        (&recv, &["ltp", "--allow-delete"], "is for Saratoga"),
-        (&recv, &["saratoga", "--mib", "x.toml"], "x.toml"),
-        (&recv, &["saratoga", "--peer", "3=127.0.0.1:1"], "--peer is for CFDP and LTP"),
-        (&get, &["ltp"], "--protocol saratoga or cfdp"),
-        (&get, &["cfdp", "--take"], "--take is for Saratoga"),
-        (&get, &["saratoga", "--name", "../x"], "\"..\""),
-        (&get, &["saratoga", "--mib", "x.toml"], "x.toml"),
-        (&ls, &["ltp"], "--protocol saratoga or cfdp"),
-        (&rm, &["ltp-green"], "--protocol saratoga or cfdp"),
-    ];
-    for (command, more, message) in cases {
-        let arguments = [*command, *more].concat();
-        let ended = Running::start(&arguments).end();
-        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.message);
-        assert!(ended.message.contains(message), "{arguments:?}: {}", ended.message);
-    }
-}
-
-#[test]
 fn missing_receivers_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 10);

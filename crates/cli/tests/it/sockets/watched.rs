@@ -157,28 +157,3 @@ fn refused_files_are_tried_again_and_hold_up_no_others() {
     assert!(ended.message.contains("no file is left"), "{}", ended.message);
     drop(receiver);
 }
-
-#[test]
-fn wrong_use_is_refused() {
-    let place = Place::new();
-    fs::create_dir(place.here("outbox")).unwrap();
-    make(&place.here("file"), 1);
-    let outbox = place.here("outbox").display().to_string();
-    let file = place.here("file").display().to_string();
-    for (arguments, why) in [
-        (vec!["--watch", &file, "127.0.0.1:1"], "--watch takes one folder"),
-        (vec!["--watch", &outbox, &file, "127.0.0.1:1"], "--watch takes one folder"),
-        (vec!["--watch", &outbox, "127.0.0.1:1", "--protocol", "cfdp-1"], "has confirmed it"),
-        (vec!["--watch", &outbox, "127.0.0.1:1", "--protocol", "ltp-green"], "has confirmed it"),
-        (vec!["--watch", &outbox, "127.0.0.1:1", "--first", "a["], "--first"),
-        (vec!["--watch", &outbox, "127.0.0.1:1", "--dry-run"], "--dry-run"),
-        (vec![&outbox, "127.0.0.1:1", "--first", "a"], "--watch"),
-    ] {
-        let mut command = program(&["send", "--state"]);
-        command.arg(place.here("state"));
-        let output = command.args(&arguments).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        assert!(message.contains(why), "{arguments:?}: {message}");
-    }
-}
