@@ -132,6 +132,8 @@ pub struct Host<E: Engine> {
     pub unsynced: Option<BTreeMap<FileName, Vec<u8>>>,
     /// Number of restarts.
     pub restarts: u64,
+    /// Number of effects on paths and streams that were ignored.
+    pub ignored: usize,
     /// Number of expired deadlines.
     pub wakes: usize,
     /// Whether it is switched off: it receives nothing, and has no deadline.
@@ -154,6 +156,7 @@ impl<E: Engine> Host<E> {
             dies_after: None,
             unsynced: None,
             restarts: 0,
+            ignored: 0,
             wakes: 0,
             is_off: false,
         }
@@ -274,9 +277,9 @@ impl Hop {
 }
 
 impl Line {
-    /// Line without a rate.
-    pub fn new(delay: Duration) -> Self {
-        Self { delay, rate_bps: None, queue: u64::MAX, free_at: [Time::ZERO; 2] }
+    /// Line with this delay and rate, and any number of waiting packets.
+    pub fn new(delay: Duration, rate_bps: Option<u64>) -> Self {
+        Self { delay, rate_bps, queue: u64::MAX, free_at: [Time::ZERO; 2] }
     }
 
     fn send(&mut self, from: usize, at: Time, len: usize) -> Option<Time> {
@@ -322,7 +325,7 @@ pub struct World<E: Engine> {
     pub logging: bool,
     /// Source of stalls: a busy engine gets the next input before it is polled after the last one.
     pub stalls: Option<Rng>,
-    /// Number of steps so far.
+    /// Number of events so far.
     pub steps: u64,
     events: BTreeMap<(Time, u64), Event>,
     event: u64,
@@ -364,6 +367,17 @@ impl<E: Engine> World<E> {
             events: BTreeMap::new(),
             event: 0,
         }
+    }
+
+    /// Line of a pair.
+    pub fn line(&mut self) -> &mut Line {
+        self.hops[0].line.as_mut().expect("its hop is a line")
+    }
+
+    /// Switches a host off; only its store survives.
+    pub fn switch_off(&mut self, host: usize) {
+        self.hosts[host].kill();
+        self.hosts[host].is_off = true;
     }
 
     /// Brings the paths of all hosts up.
@@ -457,6 +471,7 @@ impl<E: Engine> World<E> {
         let this = &mut self.hosts[host];
         this.kill();
         this.engine = engine;
+        this.is_off = false;
         this.restarts += 1;
         self.up(host);
     }
@@ -475,7 +490,7 @@ impl<E: Engine> World<E> {
     pub fn drain(&mut self, host: usize) {
         self.hosts[host].is_unpolled = false;
         let mut tx = TxBuf::new(self.batch);
-        loop {
+        for _ in 0..1_000_000 {
             let mut busy = false;
             while let Some(effect) = self.hosts[host].engine.poll_effect() {
                 busy = true;
@@ -509,6 +524,7 @@ impl<E: Engine> World<E> {
                 return;
             }
         }
+        panic!("a drain does not end");
     }
 
     /// Carries out an effect; `false` if the process dies before.
@@ -523,7 +539,7 @@ impl<E: Engine> World<E> {
                 | PathEffect::Retain { .. }
                 | PathEffect::Release { .. },
             )
-            | Effect::Stream(_) => {}
+            | Effect::Stream(_) => this.ignored += 1,
             Effect::Store(effect) => {
                 match this.dies_after.as_mut() {
                     Some(0) => return false,
@@ -591,11 +607,14 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Hop of an end, and its index there. Strangers' paths are those of the first hop.
+    /// Hop of an end, and its index there. A stranger's path leads to the other host of a pair.
     fn hop_of(&self, end: End) -> (usize, usize) {
         let ends = self.hops.iter().map(|hop| hop.ends.iter().position(|other| *other == end));
         let mut hops = ends.enumerate().filter_map(|(hop, from)| Some((hop, from?)));
-        hops.next().unwrap_or((0, end.host))
+        hops.next().unwrap_or_else(|| {
+            assert!(self.hops[0].line.is_none(), "no line has the path {:?}", end.path);
+            (0, end.host)
+        })
     }
 
     /// Time of the next event.
@@ -612,7 +631,6 @@ impl<E: Engine> World<E> {
 
     /// Executes the next event; `false` if there is none.
     pub fn step(&mut self) -> bool {
-        self.steps += 1;
         let next = self.next_time();
         let unpolled: Vec<_> =
             (0..self.hosts.len()).filter(|host| self.hosts[*host].is_unpolled).collect();
@@ -629,6 +647,7 @@ impl<E: Engine> World<E> {
 
     /// Executes the event due next.
     fn happens(&mut self, next: Time) -> bool {
+        self.steps += 1;
         self.now = self.now.max(next);
         if self.events.keys().next().is_some_and(|(at, _)| *at == next) {
             let (_, event) = self.events.pop_first().expect("there is an event");
