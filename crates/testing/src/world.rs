@@ -76,6 +76,9 @@ pub type Losses = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
 /// Creates the engine of a host's next run, with what is left in its store.
 pub type NextRun<E> = Box<dyn FnMut(usize, &mut Host<E>) -> E>;
 
+/// Reaction of an engine's user to an indication.
+pub type React<E> = fn(&mut E, Time, &<E as Engine>::Indication);
+
 /// Datagram that was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
@@ -317,6 +320,8 @@ pub struct World<E: Engine> {
     pub store_delay: Option<Duration>,
     /// Restarts hosts whose processes die.
     pub next_run: Option<NextRun<E>>,
+    /// User of each engine.
+    pub react: Option<React<E>>,
     /// Fate of each datagram.
     pub fate: Fate,
     /// All datagrams so far.
@@ -359,6 +364,7 @@ impl<E: Engine> World<E> {
             batch: 1,
             store_delay: None,
             next_run: None,
+            react: None,
             fate: no_losses(),
             log: Vec::new(),
             logging: true,
@@ -501,6 +507,9 @@ impl<E: Engine> World<E> {
             let this = &mut self.hosts[host];
             while let Some(indication) = this.engine.poll_indication() {
                 busy = true;
+                if let Some(react) = self.react {
+                    react(&mut this.engine, self.now, &indication);
+                }
                 this.indications.push(indication);
             }
             tx.clear();
