@@ -365,7 +365,7 @@ impl<E: Engine> World<E> {
             store_delay: None,
             next_run: None,
             react: None,
-            fate: no_losses(),
+            fate: Box::new(|_| once_unless(false)),
             log: Vec::new(),
             logging: true,
             stalls: None,
@@ -393,12 +393,7 @@ impl<E: Engine> World<E> {
 
     /// Loses datagrams from now on, and no others.
     pub fn lose(&mut self, mut lose: impl FnMut(usize, usize, &mut Vec<u8>) -> bool + 'static) {
-        self.fate =
-            Box::new(
-                move |Departure { from, number, bytes, .. }| {
-                    if lose(from, number, bytes) { Vec::new() } else { vec![Duration::ZERO] }
-                },
-            );
+        self.fate = Box::new(move |it| once_unless(lose(it.from, it.number, it.bytes)));
     }
 
     /// Brings the paths of a host up.
@@ -589,6 +584,22 @@ impl<E: Engine> World<E> {
         self.drain(host);
     }
 
+    /// Makes a store slow, or carries out all its effects and makes it fast.
+    pub fn toggle_slow(&mut self, host: usize) {
+        match self.hosts[host].slow {
+            Some(_) => self.make_fast(host),
+            None => self.hosts[host].slow = Some(Vec::new()),
+        }
+    }
+
+    /// Carries out all effects of a store that may be slow, and makes it fast.
+    pub fn make_fast(&mut self, host: usize) {
+        while self.hosts[host].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
+            self.work_off(host);
+        }
+        self.hosts[host].slow = None;
+    }
+
     fn launch(&mut self, host: usize, Held { path, datagrams, .. }: Held) {
         let (index, from) = self.hop_of(End { host, path });
         let mut at = self.now;
@@ -755,9 +766,9 @@ pub fn name(path: &str) -> FileName {
     FileName::file(path).expect("a plain name")
 }
 
-/// Lets every datagram arrive once.
-pub fn no_losses() -> Fate {
-    Box::new(|_| vec![Duration::ZERO])
+/// Fate of a datagram that arrives once, without an additional delay, unless it is lost.
+pub fn once_unless(is_lost: bool) -> Vec<Duration> {
+    if is_lost { Vec::new() } else { vec![Duration::ZERO] }
 }
 
 /// Loses the datagrams of the first side with these numbers, counted from 0.

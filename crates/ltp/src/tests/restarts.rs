@@ -267,7 +267,7 @@ impl Killed {
                 self.kill(side, true);
             }
             Op::Lose(n) => world.lose(lose_one_in(n, rng.next_u64())),
-            Op::Slow(side) => self.toggle_slow(side),
+            Op::Slow(side) => world.toggle_slow(side),
             Op::Wait(wait) => {
                 for _ in 0..wait.div_ceil(20) {
                     world.run_until(world.now + Duration::from_millis(20));
@@ -286,26 +286,10 @@ impl Killed {
         restart_side(world, config, side, rng.next_u64());
     }
 
-    fn toggle_slow(&mut self, side: usize) {
-        let world = &mut self.world;
-        if world.hosts[side].slow.is_none() {
-            world.hosts[side].slow = Some(Vec::new());
-            return;
-        }
-        while world.hosts[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
-            world.work_off(side);
-        }
-        world.hosts[side].slow = None;
-    }
-
     /// Runs without further faults. The file arrives, unless its receiver had nothing but a
     /// checkpoint when it was killed, which costs no file.
     fn settle(mut self, file: &[u8]) {
-        for side in [SENDER, RECEIVER] {
-            if self.world.hosts[side].slow.is_some() {
-                self.toggle_slow(side);
-            }
-        }
+        (0..2).for_each(|side| self.world.make_fast(side));
         self.world.lose(|_, _, _| false);
         self.world.run();
         let copy = self.world.hosts[RECEIVER].store.get(&name("copy"));

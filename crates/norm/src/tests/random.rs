@@ -141,14 +141,7 @@ impl Play {
                 self.world.hosts[side].indications.clear();
                 self.world.replace(side, Node::new(config, Rng::new(self.lives, "norm")));
             }
-            Op::Slow(side) => {
-                if world.hosts[side].slow.is_some() {
-                    self.work_off(side);
-                    self.world.hosts[side].slow = None;
-                } else {
-                    world.hosts[side].slow = Some(Vec::new());
-                }
-            }
+            Op::Slow(side) => world.toggle_slow(side),
             Op::Fail(side) => {
                 let slow = world.hosts[side].slow.as_mut();
                 let effect = slow.filter(|slow| !slow.is_empty()).map(|slow| slow.remove(0));
@@ -231,18 +224,9 @@ impl Play {
         }
     }
 
-    fn work_off(&mut self, side: usize) {
-        while self.world.hosts[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
-            self.world.work_off(side);
-        }
-    }
-
     /// Runs without further faults: everything must end, and no success may be reported wrongly.
     fn finish(mut self) {
-        for side in 0..2 {
-            self.work_off(side);
-            self.world.hosts[side].slow = None;
-        }
+        (0..2).for_each(|side| self.world.make_fast(side));
         self.world.lose(|_, _, _| false);
         self.world.run();
         // Whatever happened before, a new file arrives.

@@ -554,20 +554,9 @@ impl Interrupted {
                 self.world.run_until(self.world.now + millis(wait));
                 (0..2).for_each(|side| self.world.up(side));
             }
-            Op::Slow(side) => self.toggle_slow(side),
+            Op::Slow(side) => self.world.toggle_slow(side),
             Op::Wait(wait) => self.world.run_until(self.world.now + millis(wait)),
         }
-    }
-
-    fn toggle_slow(&mut self, side: usize) {
-        if self.world.hosts[side].slow.is_none() {
-            self.world.hosts[side].slow = Some(Vec::new());
-            return;
-        }
-        while self.world.hosts[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
-            self.world.work_off(side);
-        }
-        self.world.hosts[side].slow = None;
     }
 
     fn kill(&mut self, side: usize, is_crash: bool, rng: &mut Rng) {
@@ -580,11 +569,7 @@ impl Interrupted {
 
     /// Runs without further faults. The file must arrive.
     fn settle(mut self) {
-        for side in [SENDER, RECEIVER] {
-            if self.world.hosts[side].slow.is_some() {
-                self.toggle_slow(side);
-            }
-        }
+        (0..2).for_each(|side| self.world.make_fast(side));
         self.world.lose(|_, _, _| false);
         let right = |it: &Self| {
             let found = it.world.hosts[RECEIVER].store.get(&name("copy"));

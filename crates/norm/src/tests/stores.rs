@@ -36,10 +36,7 @@ fn run_slowly(world: &mut World, pause: Duration) {
             break;
         }
     }
-    for side in 0..2 {
-        world.work_off(side);
-        world.hosts[side].slow = None;
-    }
+    (0..2).for_each(|side| world.make_fast(side));
     world.run();
 }
 

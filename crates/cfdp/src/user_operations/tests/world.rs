@@ -7,7 +7,7 @@ use engine::{Area, PathId, PathInfo, Rng, Time};
 pub(super) use crate::test_world::{content, name};
 
 use crate::pdu::TransactionId;
-use crate::test_world::{self, Departure, End, Hop, Sent};
+use crate::test_world::{self, End, Hop, Sent, once_unless};
 use crate::{
     Config, Entity, Indication, OperationIndication, PutRequest, Remote, TransactionFinished,
 };
@@ -105,9 +105,8 @@ impl World {
     /// Loses datagrams from now on, given the sending and the receiving entity.
     pub(super) fn lose(&mut self, mut lose: impl FnMut(Ends, &[u8]) -> bool + 'static) {
         let links = self.links.clone();
-        self.network.fate = Box::new(move |Departure { hop, from, bytes, .. }| {
-            if lose(ends(links[hop], from), bytes) { Vec::new() } else { vec![Duration::ZERO] }
-        });
+        self.network.fate =
+            Box::new(move |it| once_unless(lose(ends(links[it.hop], it.from), it.bytes)));
     }
 
     /// Loses this share of the datagrams from now on.

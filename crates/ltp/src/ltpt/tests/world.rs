@@ -12,7 +12,7 @@ pub(super) use crate::test_world::{content, name};
 use crate::ltpt::{Config, Otherwise, Routing};
 use crate::segment::ltpt::Transport;
 use crate::segment::{Body, DataKind, End, Segment, SessionId};
-use crate::test_world::{self, Departure, Hop};
+use crate::test_world::{self, Hop, once_unless};
 use crate::tests::world::reason_name;
 use crate::{Finished, Indication, Node, Red, Remote, SendRequest};
 
@@ -94,12 +94,7 @@ impl World {
 
     /// Loses datagrams, given their hop, the sending end, and their number there.
     pub(super) fn lose_on(&mut self, mut lose: impl FnMut(usize, usize, usize) -> bool + 'static) {
-        self.fate =
-            Box::new(
-                move |Departure { hop, from, number, .. }| {
-                    if lose(hop, from, number) { Vec::new() } else { vec![Duration::ZERO] }
-                },
-            );
+        self.fate = Box::new(move |it| once_unless(lose(it.hop, it.from, it.number)));
     }
 
     /// Sends a file of these bytes from the first host to another.
