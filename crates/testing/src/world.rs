@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::{
-    Completion, Effect, EffectError, Engine, FileName, Input, MemoryStore, OpenMode, PathEffect,
-    PathEvent, PathId, PathInfo, PathKind, Receive, Rng, StoreEffect, Ticket, Time, TxBuf,
+    Completion, Effect, EffectError, Engine, FileName, FilestoreRequest, Input, MemoryStore,
+    OpenMode, PathEffect, PathEvent, PathId, PathInfo, PathKind, Receive, Rng, StoreEffect, Ticket,
+    Time, TxBuf,
 };
 use session::Buffers;
 
@@ -125,7 +126,7 @@ pub struct Host<E: Engine> {
     is_unpolled: bool,
     /// Pending effects, if the store is slow.
     pub slow: Option<Vec<StoreEffect>>,
-    /// Number of open files, and its maximum.
+    /// Number of open files.
     files: usize,
     /// Maximum number of open files so far.
     pub files_most: usize,
@@ -208,11 +209,18 @@ impl<E: Engine> Host<E> {
             StoreEffect::Sync { file, .. } => {
                 self.store.name_of(*file).map(|name| unsynced.remove(name));
             }
+            StoreEffect::Filestore { request, .. } => {
+                use FilestoreRequest::{Install, RenameFile};
+                if let Install { from, to } | RenameFile { from, to } = request
+                    && let Some(bytes) = unsynced.remove(from)
+                {
+                    unsynced.insert(to.clone(), bytes);
+                }
+            }
             StoreEffect::Open { .. }
             | StoreEffect::Read { .. }
             | StoreEffect::Work { .. }
             | StoreEffect::Close { .. }
-            | StoreEffect::Filestore { .. }
             | StoreEffect::Index { .. } => {}
         }
     }
@@ -258,7 +266,7 @@ impl Hop {
         Self { ends, info, line: None, sent: [0; 2], outage: None }
     }
 
-    fn takes(&self, len: usize) -> bool {
+    fn may_carry(&self, len: usize) -> bool {
         match self.info.kind {
             PathKind::Datagram { mtu } => len <= mtu,
             PathKind::Message { max } => len <= max,
@@ -320,7 +328,7 @@ pub struct World<E: Engine> {
     pub store_delay: Option<Duration>,
     /// Restarts hosts whose processes die.
     pub next_run: Option<NextRun<E>>,
-    /// User of each engine.
+    /// Reaction of the engines' users to each indication, before it is recorded.
     pub react: Option<React<E>>,
     /// Fate of each datagram.
     pub fate: Fate,
@@ -516,7 +524,7 @@ impl<E: Engine> World<E> {
                 assert!(!this.blocked.contains(&path), "nothing is sent on a blocked path");
                 let datagrams: Vec<_> = tx.datagrams().map(<[u8]>::to_vec).collect();
                 let hop = &self.hops[self.hop_of(End { host, path }).0];
-                assert!(datagrams.iter().all(|datagram| hop.takes(datagram.len())), "{hop:?}");
+                assert!(datagrams.iter().all(|datagram| hop.may_carry(datagram.len())), "{hop:?}");
                 let held = Held { path, datagrams, until: transmit.not_before };
                 if held.until > self.now {
                     self.hosts[host].held = Some(held);
