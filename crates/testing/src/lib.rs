@@ -1,6 +1,6 @@
-//! Shared by the tests of several crates: two engines over a link ([`world`]), tshark as an oracle
-//! ([`tshark`]), test vectors ([`hex`]), network namespaces ([`namespace`]), and the note that a
-//! test is skipped ([`skip`]).
+//! Shared by the tests of several crates: engines with links between them ([`world`]), tshark as
+//! an oracle ([`tshark`]), test vectors ([`hex`]), network namespaces ([`namespace`]), and the
+//! note that a test is skipped ([`skip`]).
 
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
