@@ -74,10 +74,4 @@ impl Late {
     pub(super) fn has(&self, connection: ConnectionId) -> bool {
         self.ends.values().any(|other| *other == connection)
     }
-
-    /// Bytes held.
-    pub(super) fn memory(&self) -> usize {
-        let syns = self.pending.values().map(|pending| pending.syn.capacity());
-        syns.sum::<usize>() + self.ends.len() * (size_of::<PendingSyn>() + 3 * size_of::<Ends>())
-    }
 }

@@ -16,6 +16,9 @@ mod outside;
 mod over_tcp;
 mod streams;
 #[cfg(test)]
+#[path = "../../testing/src/world.rs"]
+pub mod test_world;
+#[cfg(test)]
 mod tests;
 
 pub use self::gateway::{Gateway, GatewayConfig};

@@ -137,12 +137,6 @@ impl<A: Engine> OverTcp<A> {
         result
     }
 
-    /// Bytes of memory held because of peers, without the engine above.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.below.memory() + self.streams.memory() + self.late.memory()
-    }
-
     fn notify(&mut self, now: Time, path: PathId, event: PathEvent) {
         self.above.handle_input(now, Input::Path(path, event));
     }

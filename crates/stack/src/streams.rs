@@ -147,15 +147,4 @@ impl Streams {
         let pending = Phase::Opening(Some(ticket));
         self.by_path.iter().find(|(_, stream)| stream.phase == pending).map(|(path, _)| *path)
     }
-
-    /// Bytes held.
-    pub(super) fn memory(&self) -> usize {
-        let kept = self.by_path.values().map(|stream| stream.kept.capacity());
-        let left = self.left.values().map(Vec::capacity);
-        kept.sum::<usize>()
-            + left.sum::<usize>()
-            + self.by_path.len() * (size_of::<Stream>() + 16)
-            + self.owners.len() * 32
-            + self.listeners.len() * 32
-    }
 }

@@ -63,6 +63,9 @@ mod send_buffer;
 mod seq;
 mod stack;
 #[cfg(test)]
+#[path = "../../testing/src/world.rs"]
+pub mod test_world;
+#[cfg(test)]
 mod tests;
 mod time_wait;
 

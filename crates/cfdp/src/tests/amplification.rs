@@ -17,9 +17,9 @@ const HOUR: Time = Time::from_secs(3600);
 /// Bytes that arrive and bytes sent in an hour by a receiver whose peer never replies.
 fn measure(config: &Config, pdus: &[(Header, Body<'_>)]) -> (usize, usize) {
     let mut world = World::new(config);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     for number in 0..300 {
-        world.sides[1].store.insert(name(&format!("file-{number}")), content(1));
+        world.hosts[1].store.insert(name(&format!("file-{number}")), content(1));
     }
     let mut arrived = 0;
     for (header, body) in pdus {
@@ -28,7 +28,7 @@ fn measure(config: &Config, pdus: &[(Header, Body<'_>)]) -> (usize, usize) {
         world.hear(1, &pdu);
     }
     world.run_until(HOUR);
-    let sent = world.log.iter().map(|(_, _, datagram, _)| datagram.len()).sum();
+    let sent = world.log.iter().map(|sent| sent.bytes.len()).sum();
     (arrived, sent)
 }
 

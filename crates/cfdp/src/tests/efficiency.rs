@@ -13,11 +13,11 @@ const SIZE: usize = 10_000_000;
 fn run(config: &Config, per: f64, seed: u64, file: &[u8]) -> (f64, usize) {
     let mut world = World::new(config);
     world.logging = false;
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     let mut rng = Rng::new(seed, "losses");
     let back = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = back.clone();
-    world.lose = Box::new(move |side, _, _| {
+    world.lose(move |side, _, _| {
         if side == 1 {
             count.set(count.get() + 1);
         }
@@ -26,11 +26,11 @@ fn run(config: &Config, per: f64, seed: u64, file: &[u8]) -> (f64, usize) {
     world.put(put_request());
     let mut delivered = Time::ZERO;
     while world.step() {
-        if delivered == Time::ZERO && world.sides[1].store.get(&name("copy")).is_some() {
+        if delivered == Time::ZERO && world.hosts[1].store.get(&name("copy")).is_some() {
             delivered = world.now;
         }
     }
-    assert!(world.sides[1].store.get(&name("copy")) == Some(file), "seed {seed} at {per}");
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(file), "seed {seed} at {per}");
     let finished = world.finished(0).expect("the sender knows");
     assert_eq!(finished.condition, ConditionCode::NoError, "seed {seed} at {per}");
     (delivered.as_secs_f64(), back.get())
@@ -63,14 +63,14 @@ fn copies_of_repairs_save_round_trips() {
         let times = (0..12).map(|seed| {
             let mut world = World::new(&config);
             world.logging = false;
-            world.info.owlt = Some(std::time::Duration::from_secs(600));
+            world.hops[0].info.owlt = Some(std::time::Duration::from_secs(600));
             world.up(0);
             world.up(1);
-            world.sides[0].store.insert(name("source"), file.clone());
+            world.hosts[0].store.insert(name("source"), file.clone());
             let mut rng = Rng::new(seed, "losses");
-            world.lose = Box::new(move |_, _, _| rng.chance(0.02));
+            world.lose(move |_, _, _| rng.chance(0.02));
             world.put(put_request());
-            while world.sides[1].store.get(&name("copy")).is_none() {
+            while world.hosts[1].store.get(&name("copy")).is_none() {
                 assert!(world.step());
             }
             world.now.as_secs_f64()

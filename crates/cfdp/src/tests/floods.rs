@@ -41,7 +41,7 @@ fn begin(world: &mut World, number: u64, hosts: u8, ports: u16, mode: Transmissi
 
 fn lost_files(world: &World) -> usize {
     let is_lost = |it: &&Indication| matches!(it, Indication::NoRoom(_));
-    world.sides[1].indications.iter().filter(is_lost).count()
+    world.hosts[1].indications.iter().filter(is_lost).count()
 }
 
 #[test]
@@ -52,17 +52,17 @@ fn transfers_succeed_at_once_after_a_flood() {
             world.logging = false;
             open(&mut world, hosts, ports);
             (0..1000).for_each(|number| begin(&mut world, number, hosts, ports, mode));
-            let side = &world.sides[1];
+            let side = &world.hosts[1];
             let (memory, files) = (side.engine.memory(), side.files_most);
             assert!(memory < 8_000_000 && files <= 876, "{memory} bytes, {files} files");
             assert!(side.store.names(Area::Spool).count() <= 876);
             world.run_until(Time::from_secs(wait_s));
             let file = content(200_000);
-            world.sides[0].store.insert(name("source"), file.clone());
+            world.hosts[0].store.insert(name("source"), file.clone());
             world.put(PutRequest { mode: Some(mode), ..put_request() });
             let began = world.now;
             while world.finished(1).is_none() && world.step() {}
-            assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]), "{hosts} {mode:?}");
+            assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]), "{hosts} {mode:?}");
             // 200 kB at 10 Mbit/s.
             assert!(world.now.since(began) < Duration::from_millis(400), "{}", world.now);
         }
@@ -78,7 +78,7 @@ fn transfers_succeed_during_a_flood() {
             open(&mut world, hosts, 1);
             (0..1000).for_each(|number| begin(&mut world, number, hosts, 1, mode));
             let file = content(200_000);
-            world.sides[0].store.insert(name("source"), file.clone());
+            world.hosts[0].store.insert(name("source"), file.clone());
             world.put(PutRequest { mode: Some(mode), ..put_request() });
             let mut number = 1000;
             while world.finished(1).is_none() && world.step() {
@@ -88,8 +88,8 @@ fn transfers_succeed_during_a_flood() {
                     number += 1;
                 }
             }
-            assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]), "{hosts} {mode:?}");
-            assert!(world.sides[1].engine.transactions().count() <= 876);
+            assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]), "{hosts} {mode:?}");
+            assert!(world.hosts[1].engine.transactions().count() <= 876);
             let lost = lost_files(&world);
             assert!(mode == CLASS_2 || lost > 0 && lost < 20, "{lost}");
         }
@@ -109,13 +109,13 @@ fn metadata_of_class_1_that_gave_way_is_kept_for_its_data() {
     say(&mut world, metadata(10));
     (0..1000).for_each(|number| begin(&mut world, number, 250, 1, CLASS_1));
     let is_under_way = |world: &World| {
-        world.sides[1].engine.transactions().any(|report| report.id == header.transaction())
+        world.hosts[1].engine.transactions().any(|report| report.id == header.transaction())
     };
     assert!(!is_under_way(&world));
     say(&mut world, data(0, b"0123456789"));
     say(&mut world, super::hostile::eof(b"0123456789"));
     assert_eq!(world.finished(1).map(|finished| finished.condition), Some(ConditionCode::NoError));
-    assert!(world.sides[1].store.get(&name("copy")).is_some());
+    assert!(world.hosts[1].store.get(&name("copy")).is_some());
 }
 
 #[test]
@@ -130,6 +130,6 @@ fn configured_peers_have_places_of_their_own() {
     for number in 0..2000 {
         begin(&mut world, number, 250, 1, CLASS_1);
     }
-    let strangers = world.sides[1].engine.transactions().count();
+    let strangers = world.hosts[1].engine.transactions().count();
     assert_eq!(strangers, 766, "7/8 of 7/8 of 1,000");
 }

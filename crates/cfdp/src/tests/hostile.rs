@@ -90,10 +90,10 @@ fn offsets_out_of_range_are_faults_or_ignored() {
     assert_eq!(condition(&world), Some(ConditionCode::FileSizeError));
     say(&mut world, 1, header(2), metadata(100));
     say(&mut world, 1, header(2), data(1 << 50, b"abcdef"));
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 1);
     say(&mut world, 1, header(3), data(1 << 50, b"abcdef"));
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 2);
-    assert_eq!(world.sides[1].store.used(), 0);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 2);
+    assert_eq!(world.hosts[1].store.used(), 0);
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn bytes_behind_a_pdu_are_counted_and_the_pdu_is_accepted() {
             world.input(1, Input::Receive(Receive::datagram(PATH, &padded)));
         }
         assert_eq!(condition(&world), Some(ConditionCode::NoError), "{tail:?}");
-        assert_eq!(world.sides[1].store.get(&name("copy")), Some(&b"0123456789"[..]));
-        let stats = world.sides[1].engine.stats();
+        assert_eq!(world.hosts[1].store.get(&name("copy")), Some(&b"0123456789"[..]));
+        let stats = world.hosts[1].engine.stats();
         assert_eq!((stats.surplus, stats.decode_errors, stats.received.total()), (3, 0, 3));
-        let surplus = world.sides[1].indications.iter().filter_map(|indication| {
+        let surplus = world.hosts[1].indications.iter().filter_map(|indication| {
             let Indication::PeerError { error: PeerError::Surplus { name, count }, .. } =
                 indication
             else {
@@ -131,7 +131,7 @@ fn offsets_that_no_nak_can_encode_are_ignored() {
     let small = Header { large_file: false, ..header(1) };
     say(&mut world, 1, small, metadata(0));
     say(&mut world, 1, small, data(u64::from(u32::MAX) - 3, b"abcdef"));
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 1);
     say(&mut world, 1, small, data(u64::from(u32::MAX) - 6, b"abcdef"));
     world.run_until(Time::from_nanos(100_000_000));
     let lines = world.transcript();
@@ -148,7 +148,7 @@ fn senders_must_keep_using_crcs() {
     say(&mut world, 1, with_crc, data(0, b"0123456789"));
     say(&mut world, 1, with_crc, eof(b"0123456789"));
     assert_eq!(condition(&world), Some(ConditionCode::NoError));
-    assert_eq!(world.sides[1].engine.stats().decode_errors, 1);
+    assert_eq!(world.hosts[1].engine.stats().decode_errors, 1);
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn first_received_bytes_win_over_overlaps() {
     say(&mut world, 1, header(1), eof(file));
     say(&mut world, 1, header(1), eof(b"something else"));
     assert_eq!(condition(&world), Some(ConditionCode::NoError));
-    assert_eq!(world.sides[1].store.get(&name("copy")), Some(&file[..]));
-    let errors: Vec<_> = world.sides[1]
+    assert_eq!(world.hosts[1].store.get(&name("copy")), Some(&file[..]));
+    let errors: Vec<_> = world.hosts[1]
         .indications
         .iter()
         .filter_map(|indication| match indication {
@@ -194,7 +194,7 @@ fn a_second_end_is_an_error_of_the_peer() {
     say(&mut world, 1, header(1), metadata(10));
     say(&mut world, 1, header(1), eof(b"0123456789"));
     say(&mut world, 1, header(1), eof(b"012345678"));
-    let sent = world.sides[1].indications.iter();
+    let sent = world.hosts[1].indications.iter();
     let conflicting = sent.filter(|indication| {
         matches!(indication, Indication::PeerError { error: PeerError::ConflictingEof, .. })
     });
@@ -210,8 +210,8 @@ fn a_wrong_checksum_delivers_nothing() {
     say(&mut world, 1, header(1), data(0, b"0123456780"));
     say(&mut world, 1, header(1), eof(b"0123456789"));
     assert_eq!(condition(&world), Some(ConditionCode::FileChecksumFailure));
-    assert_eq!(world.sides[1].store.get(&name("copy")), None);
-    assert_eq!(world.sides[1].store.used(), 0);
+    assert_eq!(world.hosts[1].store.get(&name("copy")), None);
+    assert_eq!(world.hosts[1].store.used(), 0);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn too_many_options_are_refused() {
     let Body::Metadata(plain) = metadata(10) else { unreachable!("it is a Metadata") };
     let many = Metadata { tlvs: Tlvs::new(&options), ..plain };
     say(&mut world, 1, header(1), Body::Metadata(many));
-    assert!(world.sides[1].indications.iter().any(|indication| matches!(
+    assert!(world.hosts[1].indications.iter().any(|indication| matches!(
         indication,
         Indication::PeerError { error: PeerError::TooManyOptions, .. }
     )));
@@ -239,7 +239,7 @@ fn too_many_options_are_refused() {
 #[test]
 fn naks_beyond_the_file_cost_nothing() {
     let mut world = World::new(&config(|_| {}));
-    world.sides[0].store.insert(name("source"), content(5000));
+    world.hosts[0].store.insert(name("source"), content(5000));
     let id = world.put(put_request());
     world.run_until(Time::from_nanos(20_000_000));
     let requests: Vec<_> =
@@ -247,7 +247,7 @@ fn naks_beyond_the_file_cost_nothing() {
     let nak = Nak { scope_start: 0, scope_end: 9000, requests: SegmentRequests::new(&requests) };
     say(&mut world, 0, toward_sender(id), Body::Nak(nak));
     world.run();
-    assert_eq!(world.sides[0].engine.stats().repair_bytes, 0);
+    assert_eq!(world.hosts[0].engine.stats().repair_bytes, 0);
     assert_eq!(world.finished(0).map(|f| f.condition), Some(ConditionCode::NoError));
 }
 
@@ -281,17 +281,17 @@ fn a_flood_of_transactions_is_bounded() {
         say(&mut world, 1, header(sequence), metadata(1 << 30));
         say(&mut world, 1, header(sequence), data(sequence * 100, &[7; 900]));
         say(&mut world, 1, header(sequence + 5000), data(0, &[7; 900]));
-        assert!(world.sides[1].engine.memory() <= MEMORY_MAX);
-        assert!(world.sides[1].engine.transactions().count() <= 8);
+        assert!(world.hosts[1].engine.memory() <= MEMORY_MAX);
+        assert!(world.hosts[1].engine.transactions().count() <= 8);
     }
-    let limits = world.sides[1]
+    let limits = world.hosts[1]
         .indications
         .iter()
         .filter(|i| matches!(i, Indication::LimitReached(Limit::Transactions)));
     assert_eq!(limits.count(), 1);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world.run();
-    assert_eq!(world.sides[1].engine.transactions().count(), 0);
+    assert_eq!(world.hosts[1].engine.transactions().count(), 0);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_transfer_completes_during_a_flood() {
     let file = content(10_000_000);
     let mut world = World::new(&config(|_| {}));
     world.logging = false;
-    world.sides[0].store.insert(name("source"), file.clone());
+    world.hosts[0].store.insert(name("source"), file.clone());
     // 100,000 sessions of one PDU each, from another entity on the same path, until about the end
     // of the file: 12 each millisecond.
     let flood = Header { source: EntityId(3), ..header(0) };
@@ -317,43 +317,43 @@ fn a_transfer_completes_during_a_flood() {
             put = Some(world.put(put_request()));
         }
         world.run_until(until);
-        memory = memory.max(world.sides[1].engine.memory());
-        assert!(world.sides[1].engine.transactions().count() <= 1000);
+        memory = memory.max(world.hosts[1].engine.memory());
+        assert!(world.hosts[1].engine.transactions().count() <= 1000);
         assert!(world.now < Time::from_secs(30), "the transfer does not complete");
     }
-    let files = world.sides[1].files_most;
+    let files = world.hosts[1].files_most;
     println!("{sequence} sessions; {memory} bytes, {files} files; file after {}", world.now);
     assert!(files <= 1000, "{files} files");
     assert_eq!(condition(&world), Some(ConditionCode::NoError));
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
     assert!(memory < 16 << 20, "{memory} bytes");
-    assert!(world.sides[1].store.used() < 16 << 20);
+    assert!(world.hosts[1].store.used() < 16 << 20);
 }
 
 #[test]
 fn more_gaps_than_tracked_still_end_in_the_whole_file() {
     let file = content(200_000);
     let mut world = World::new(&small());
-    world.sides[0].store.insert(name("source"), file.clone());
+    world.hosts[0].store.insert(name("source"), file.clone());
     world.put(put_request());
-    world.lose = Box::new(|side, number, _| side == 0 && number < 198 && number % 2 == 1);
+    world.lose(|side, number, _| side == 0 && number < 198 && number % 2 == 1);
     world.run();
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    assert!(world.sides[1].engine.stats().data_dropped > 0);
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.hosts[1].engine.stats().data_dropped > 0);
 }
 
 #[test]
 fn a_store_that_falls_behind_pauses_the_path() {
     let file = content(400_000);
-    let info = PathInfo { rate_bps: Some(1_000_000_000), ..World::new(&small()).info };
+    let info = PathInfo { rate_bps: Some(1_000_000_000), ..crate::test_world::path_info() };
     let mut world = World::with_path(&small(), info);
-    world.sides[0].store.insert(name("source"), file.clone());
-    world.sides[1].slow = Some(Vec::new());
+    world.hosts[0].store.insert(name("source"), file.clone());
+    world.hosts[1].slow = Some(Vec::new());
     world.work_off(1);
     world.put(put_request());
     let mut rng = Rng::new(5, "store");
     for _ in 0..2_000_000 {
-        let memory = world.sides[1].engine.memory();
+        let memory = world.hosts[1].engine.memory();
         assert!(memory <= MEMORY_MAX, "{memory} bytes held");
         if rng.chance(0.02) || !world.step() {
             world.work_off(1);
@@ -362,8 +362,8 @@ fn a_store_that_falls_behind_pauses_the_path() {
             }
         }
     }
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    assert!(world.sides[1].engine.stats().data_dropped > 0);
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.hosts[1].engine.stats().data_dropped > 0);
 }
 
 #[test]
@@ -373,9 +373,9 @@ fn arbitrary_bytes_and_damaged_pdus_never_panic() {
         let mut world = World::new(&small());
         world.logging = false;
         let file = content(20_000);
-        world.sides[0].store.insert(name("source"), file.clone());
+        world.hosts[0].store.insert(name("source"), file.clone());
         world.put(put_request());
-        world.lose = Box::new(move |_, _, datagram| {
+        world.lose(move |_, _, datagram| {
             if rng.chance(0.2) {
                 let at = rng.below(datagram.len().min(30) as u64) as usize;
                 datagram[at] ^= 1 << rng.below(8);
@@ -384,7 +384,7 @@ fn arbitrary_bytes_and_damaged_pdus_never_panic() {
         });
         world.run();
         // Without a CRC, damage can have any effect except this one.
-        let copy = world.sides[1].store.get(&name("copy"));
+        let copy = world.hosts[1].store.get(&name("copy"));
         assert!(copy.is_none_or(|copy| copy == file), "seed {seed}");
     }
 }
@@ -405,21 +405,21 @@ fn refusals_are_ten_a_second_at_most() {
             world.run_until(world.now + Duration::from_millis(1));
         }
         let mut seconds = [0; 10];
-        for (at, side, line, _) in world.datagrams() {
-            assert!(side == 1 && line.starts_with("ACK"), "{line}");
-            seconds[(at.as_nanos() / 1_000_000_000) as usize] += 1;
+        for line in world.datagrams() {
+            assert!(line.from == 1 && line.text.starts_with("ACK"), "{line:?}");
+            seconds[(line.at.as_nanos() / 1_000_000_000) as usize] += 1;
         }
         println!("refusals in each second: {seconds:?}");
         assert!(seconds.iter().all(|count| (1..=10).contains(count)), "{seconds:?}");
-        assert!(world.sides[1].engine.stats().refusals_left_out > 9000);
+        assert!(world.hosts[1].engine.stats().refusals_left_out > 9000);
         let limit = Indication::LimitReached(Limit::Refusals);
-        let reached = world.sides[1].indications.iter().filter(|indication| **indication == limit);
+        let reached = world.hosts[1].indications.iter().filter(|indication| **indication == limit);
         assert_eq!(reached.count(), 1);
     }
 }
 
 fn peer_errors(world: &World, side: usize) -> Vec<String> {
-    let indications = world.sides[side].indications.iter();
+    let indications = world.hosts[side].indications.iter();
     let errors = indications.filter_map(|indication| match indication {
         Indication::PeerError { error, .. } => Some(error.to_string()),
         _ => None,
@@ -430,14 +430,14 @@ fn peer_errors(world: &World, side: usize) -> Vec<String> {
 #[test]
 fn metadata_that_the_peer_does_not_accept_is_reported_with_its_parts() {
     let mut world = World::new(&config(|_| {}));
-    world.sides[0].store.insert(name("source"), content(5000));
+    world.hosts[0].store.insert(name("source"), content(5000));
     let request = FilestoreRequest {
         action: FilestoreAction::CreateFile,
         first: "made".to_owned(),
         second: String::new(),
     };
     let id = world.put(PutRequest { filestore_requests: vec![request], ..put_request() });
-    world.lose = Box::new(|side, _, _| side == 0);
+    world.lose(|side, _, _| side == 0);
     let ask = |world: &mut World| {
         let requests = SegmentRequests::new(&[SegmentRequest::METADATA]);
         let nak = Nak { scope_start: 0, scope_end: 5000, requests };
@@ -458,9 +458,9 @@ fn metadata_that_the_peer_does_not_accept_is_reported_with_its_parts() {
 #[test]
 fn pdus_that_cannot_be_decoded_are_reported_once_a_minute() {
     let mut world = World::new(&config(|_| {}));
-    world.sides[0].store.insert(name("source"), content(5000));
+    world.hosts[0].store.insert(name("source"), content(5000));
     let id = world.put(put_request());
-    world.lose = Box::new(|side, _, _| side == 0);
+    world.lose(|side, _, _| side == 0);
     let cut = |id| {
         let finished = Body::Finished(Finished {
             condition: ConditionCode::NoError,

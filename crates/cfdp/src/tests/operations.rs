@@ -91,7 +91,7 @@ impl Play {
         world.logging = false;
         world.batch = 1 + rng.below(8) as usize;
         for (file, size) in SIZES.iter().enumerate() {
-            world.sides[0].store.insert(name(&format!("file-{file}")), content(*size));
+            world.hosts[0].store.insert(name(&format!("file-{file}")), content(*size));
         }
         let losses = Rng::new(seed, "losses");
         Self { world, puts: BTreeMap::new(), ids: Vec::new(), losses, count: 0 }
@@ -112,7 +112,7 @@ impl Play {
     fn lose(&mut self, percent: u64) {
         let mut rng = self.losses.clone();
         self.losses.next_u64();
-        self.world.lose = Box::new(move |_, _, _| rng.below(100) < percent);
+        self.world.lose(move |_, _, _| rng.below(100) < percent);
     }
 
     /// Carries out one operation. It may be refused, but must not break anything.
@@ -138,22 +138,22 @@ impl Play {
             }
             Op::Run { micros } => world.run_until(world.now + Duration::from_micros(micros)),
             Op::Cancel { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].engine.cancel(world.now, id);
+                let _ = world.hosts[side].engine.cancel(world.now, id);
             }),
             Op::Suspend { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].engine.suspend(world.now, id);
+                let _ = world.hosts[side].engine.suspend(world.now, id);
             }),
             Op::Resume { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].engine.resume(world.now, id);
+                let _ = world.hosts[side].engine.resume(world.now, id);
             }),
             Op::Report { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].engine.report(world.now, id);
+                let _ = world.hosts[side].engine.report(world.now, id);
             }),
             Op::Prompt { which, keep_alive: false } => self.request(0, which, |world, _, id| {
-                let _ = world.sides[0].engine.prompt(world.now, id, PromptResponse::Nak);
+                let _ = world.hosts[0].engine.prompt(world.now, id, PromptResponse::Nak);
             }),
             Op::Prompt { which, keep_alive: true } => self.request(0, which, |world, _, id| {
-                let _ = world.sides[0].engine.prompt(world.now, id, PromptResponse::KeepAlive);
+                let _ = world.hosts[0].engine.prompt(world.now, id, PromptResponse::KeepAlive);
             }),
             Op::Down { side } => world.input(side, Input::Path(PATH, PathEvent::Down)),
             Op::Up { side } => world.up(side),
@@ -168,9 +168,9 @@ impl Play {
         for side in 0..2 {
             self.world.up(side);
             let under_way: Vec<_> =
-                self.world.sides[side].engine.transactions().map(|report| report.id).collect();
+                self.world.hosts[side].engine.transactions().map(|report| report.id).collect();
             for id in under_way {
-                self.world.sides[side].engine.resume(self.world.now, id).expect("it is there");
+                self.world.hosts[side].engine.resume(self.world.now, id).expect("it is there");
             }
             self.world.drain(side);
         }
@@ -180,7 +180,7 @@ impl Play {
     /// Checks the invariants. Returns the number of delivered files.
     fn check(&self) -> usize {
         let mut delivered = 0;
-        for side in &self.world.sides {
+        for side in &self.world.hosts {
             let left: Vec<_> = side.engine.transactions().collect();
             assert!(left.is_empty(), "stuck: {left:?}");
             assert_eq!(side.store.names(Area::Spool).count(), 0, "a working file is left");
@@ -193,14 +193,14 @@ impl Play {
                 {
                     delivered += usize::from(finished.role == Role::Receiver);
                     let file = self.puts[&finished.id] as usize;
-                    let copy = self.world.sides[1].store.get(&name(&finished.destination_name));
+                    let copy = self.world.hosts[1].store.get(&name(&finished.destination_name));
                     assert!(copy == Some(&content(SIZES[file])[..]), "wrong: {finished:?}");
                 }
             }
         }
         // Every file with a name is complete.
-        for copy in self.world.sides[1].store.names(Area::Files) {
-            let len = self.world.sides[1].store.get(copy).map_or(0, <[u8]>::len);
+        for copy in self.world.hosts[1].store.names(Area::Files) {
+            let len = self.world.hosts[1].store.get(copy).map_or(0, <[u8]>::len);
             assert!(SIZES.contains(&len), "{copy} has {len} bytes");
         }
         delivered

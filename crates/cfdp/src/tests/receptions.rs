@@ -17,7 +17,7 @@ const DAY: u64 = 86_400;
 
 fn world_with(config: &Config, file: &[u8]) -> World {
     let mut world = World::new(config);
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     world
 }
 
@@ -27,7 +27,7 @@ fn condition(world: &World, side: usize) -> Option<ConditionCode> {
 
 /// Damages one data PDU, so that the file's checksum is wrong.
 fn damage(world: &mut World) {
-    world.lose = Box::new(|side, number, datagram| {
+    world.lose(|side, number, datagram| {
         if side == 0 && number == 2 {
             *datagram.last_mut().expect("data") ^= 1;
         }
@@ -42,15 +42,15 @@ fn a_write_that_failed_is_never_made_good_by_waiting() {
         settings.limits.buffers.write_piece = 4096;
         settings.faults.set(ConditionCode::FilestoreRejection, handler);
         let mut world = world_with(&settings, &content(60_000));
-        world.sides[1].store.set_capacity(Some(20_000));
+        world.hosts[1].store.set_capacity(Some(20_000));
         world.put(put_request());
         world.run_until(Time::from_nanos(90_000_000));
-        world.sides[1].store.set_capacity(None);
+        world.hosts[1].store.set_capacity(None);
         world.run();
-        assert!(world.sides[1].store.get(&name("copy")).is_none());
+        assert!(world.hosts[1].store.get(&name("copy")).is_none());
         for side in 0..2 {
             assert_eq!(condition(&world, side), Some(ConditionCode::FilestoreRejection));
-            assert_eq!(world.sides[side].engine.transactions().count(), 0);
+            assert_eq!(world.hosts[side].engine.transactions().count(), 0);
         }
     }
 }
@@ -67,14 +67,14 @@ fn a_crash_does_not_make_an_incomplete_file_complete() {
         let mut world = world_with(&settings, &file);
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(50_000_000));
-        world.sides[1].dies_after = Some(effects);
-        world.sides[1].engine.cancel(world.now, id).expect("it is under way");
+        world.hosts[1].dies_after = Some(effects);
+        world.hosts[1].engine.cancel(world.now, id).expect("it is under way");
         world.drain(1);
-        world.sides[1].dies_after = None;
+        world.hosts[1].dies_after = None;
         world.restart(1);
         world.run_until(Time::from_secs(DAY));
-        let right = world.sides[1].store.get(&name("copy")) == Some(&file[..]);
-        kept += usize::from(!right && world.sides[1].store.get(&name("copy")).is_some());
+        let right = world.hosts[1].store.get(&name("copy")) == Some(&file[..]);
+        kept += usize::from(!right && world.hosts[1].store.get(&name("copy")).is_some());
         for side in 0..2 {
             let finished = world.finished(side).expect("it ended");
             assert_eq!(
@@ -82,9 +82,9 @@ fn a_crash_does_not_make_an_incomplete_file_complete() {
                 right,
                 "{effects}: {finished:?}"
             );
-            assert_eq!(world.sides[side].engine.transactions().count(), 0, "{effects}");
+            assert_eq!(world.hosts[side].engine.transactions().count(), 0, "{effects}");
         }
-        assert_eq!(world.sides[1].store.names(Area::Spool).count(), 0, "{effects}");
+        assert_eq!(world.hosts[1].store.names(Area::Spool).count(), 0, "{effects}");
     }
     assert!(kept > 0, "no crash came between the decision and the end");
 }
@@ -97,7 +97,7 @@ fn fault_handlers_apply_to_wrong_checksums() {
         damage(&mut world);
         world.put(PutRequest { fault_handlers: vec![(wrong, handler)], ..put_request() });
         world.run_until(Time::from_secs(DAY));
-        let there = world.sides[1].store.get(&name("copy")).is_some();
+        let there = world.hosts[1].store.get(&name("copy")).is_some();
         assert_eq!(there, handler == FaultHandler::Ignore, "{handler:?}");
         match world.finished(1) {
             Some(finished) => {
@@ -109,7 +109,7 @@ fn fault_handlers_apply_to_wrong_checksums() {
             None => assert_eq!(handler, FaultHandler::Abandon),
         }
         assert_ne!(condition(&world, 0), Some(ConditionCode::NoError), "{handler:?}");
-        for side in &world.sides {
+        for side in &world.hosts {
             assert_eq!(side.engine.transactions().count(), 0, "{handler:?}");
         }
     }
@@ -134,7 +134,7 @@ fn fault_handlers_apply_to_wrong_sizes() {
             say(&mut world, 1, header(1), data(0, &[1; 100]));
             say(&mut world, 1, header(1), second);
             assert_eq!(condition(&world, 1), Some(ConditionCode::FileSizeError), "{handler:?}");
-            assert!(world.sides[1].store.get(&name("copy")).is_none());
+            assert!(world.hosts[1].store.get(&name("copy")).is_none());
         }
     }
 }
@@ -144,7 +144,7 @@ fn filestore_requests_are_for_the_whole_file_only() {
     let mut settings = config(|_| {});
     settings.faults.set(ConditionCode::FileChecksumFailure, FaultHandler::Ignore);
     let mut world = world_with(&settings, &content(5000));
-    world.sides[1].store.insert(name("old"), content(10));
+    world.hosts[1].store.insert(name("old"), content(10));
     damage(&mut world);
     let delete = FilestoreRequest {
         action: FilestoreAction::DeleteFile,
@@ -153,7 +153,7 @@ fn filestore_requests_are_for_the_whole_file_only() {
     };
     world.put(PutRequest { filestore_requests: vec![delete], ..put_request() });
     world.run();
-    assert!(world.sides[1].store.get(&name("old")).is_some());
+    assert!(world.hosts[1].store.get(&name("old")).is_some());
     let responses = &world.finished(0).expect("it ended").filestore_responses;
     let not_performed = crate::pdu::FilestoreStatus::NOT_PERFORMED;
     assert_eq!(responses.iter().map(|r| r.status).collect::<Vec<_>>(), [not_performed]);
@@ -182,10 +182,10 @@ fn pieces_before_a_metadata_without_a_file_are_given_back() {
         });
         say(&mut world, 1, header(sequence), no_file);
     }
-    let before = world.sides[1].engine.memory();
+    let before = world.hosts[1].engine.memory();
     world.run_until(Time::from_secs(DAY));
-    assert_eq!(world.sides[1].engine.transactions().count(), 0);
-    let left = world.sides[1].engine.memory();
+    assert_eq!(world.hosts[1].engine.transactions().count(), 0);
+    let left = world.hosts[1].engine.memory();
     assert!(left + 100 * 1000 < before, "{before} bytes, then {left}");
 }
 
@@ -199,8 +199,8 @@ fn scattered_bytes_use_the_accounted_memory() {
         say(&mut world, 1, header(1), data(i * 2, b"x"));
     }
     // Half of the bound is for data before its Metadata, and a byte costs more than a byte.
-    let taken = world.sides[1].engine.stats().received.file_data
-        - world.sides[1].engine.stats().data_dropped;
+    let taken = world.hosts[1].engine.stats().received.file_data
+        - world.hosts[1].engine.stats().data_dropped;
     assert!((4_000..=8_200).contains(&taken), "{taken} pieces");
 }
 
@@ -208,16 +208,16 @@ fn scattered_bytes_use_the_accounted_memory() {
 fn a_file_is_synced_once_where_nothing_is_missing() {
     for class in [TransmissionMode::Acknowledged, TransmissionMode::Unacknowledged] {
         let mut world = world_with(&config(|_| {}), &content(5000));
-        world.sides[1].slow = Some(Vec::new());
+        world.hosts[1].slow = Some(Vec::new());
         world.put(PutRequest { mode: Some(class), ..put_request() });
         let mut syncs = 0;
         for _ in 0..400 {
             world.step();
-            let waiting = world.sides[1].slow.iter().flatten();
+            let waiting = world.hosts[1].slow.iter().flatten();
             syncs += waiting.filter(|effect| matches!(effect, StoreEffect::Sync { .. })).count();
             world.work_off(1);
         }
-        assert!(world.sides[1].store.get(&name("copy")).is_some());
+        assert!(world.hosts[1].store.get(&name("copy")).is_some());
         assert_eq!(syncs, 1, "{class:?}");
     }
 }
@@ -226,16 +226,16 @@ fn a_file_is_synced_once_where_nothing_is_missing() {
 fn a_suspended_reception_acknowledges_the_end() {
     let mut world = world_with(&config(|_| {}), &content(5000));
     let id = world.put(put_request());
-    while world.sides[1].engine.transactions().count() == 0 {
+    while world.hosts[1].engine.transactions().count() == 0 {
         world.step();
     }
-    world.sides[1].engine.suspend(world.now, id).expect("it is under way");
+    world.hosts[1].engine.suspend(world.now, id).expect("it is under way");
     world.drain(1);
     world.run_until(world.now + Duration::from_secs(20));
     let lines = world.transcript();
     assert!(lines.iter().any(|line| line.starts_with("< ACK EOF")), "{lines:?}");
-    assert!(world.sides[1].store.get(&name("copy")).is_none());
-    world.sides[1].engine.resume(world.now, id).expect("it is under way");
+    assert!(world.hosts[1].store.get(&name("copy")).is_none());
+    world.hosts[1].engine.resume(world.now, id).expect("it is under way");
     world.drain(1);
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
@@ -259,12 +259,12 @@ fn restarts_do_not_deliver_bytes_beyond_the_end() {
     say(&mut world, 1, header(1), metadata(0));
     say(&mut world, 1, header(1), data(0, &[1; 200]));
     // The store fails before the record is updated, but the data is in the file.
-    world.sides[1].dies_after = Some(1);
+    world.hosts[1].dies_after = Some(1);
     say(&mut world, 1, header(1), data(200, &[2; 500]));
-    world.sides[1].dies_after = None;
+    world.hosts[1].dies_after = None;
     world.restart(1);
     say(&mut world, 1, header(1), eof(&[1; 200]));
-    let delivered = world.sides[1].store.get(&name("copy")).map(<[u8]>::len);
+    let delivered = world.hosts[1].store.get(&name("copy")).map(<[u8]>::len);
     assert!(matches!(delivered, None | Some(200)), "{delivered:?}");
     assert_ne!(condition(&world, 1), None);
 }
@@ -274,7 +274,7 @@ fn transfers_over_contacts_too_short_for_data_end() {
     let mut world = world_with(&config(|remote| remote.naks.limit = Some(5)), &content(20_000));
     world.put(put_request());
     // All data is lost, and the path goes down before the replies to a NAK are overdue.
-    world.lose = Box::new(|_, _, datagram| datagram.len() > 500);
+    world.lose(|_, _, datagram| datagram.len() > 500);
     for _ in 0..20_000 {
         world.run_until(world.now + Duration::from_millis(90));
         for side in 0..2 {
@@ -288,7 +288,7 @@ fn transfers_over_contacts_too_short_for_data_end() {
         }
     }
     assert_eq!(condition(&world, 0), Some(ConditionCode::NakLimitReached));
-    let reported = world.sides[1].indications.iter();
+    let reported = world.hosts[1].indications.iter();
     let finished =
         reported.filter(|reported| matches!(reported, Indication::TransactionFinished(_))).count();
     assert_eq!(finished, 1);

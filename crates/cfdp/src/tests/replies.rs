@@ -23,17 +23,16 @@ fn a_receiver_that_falls_behind_reaches_the_keep_alive_limit() {
         remote.keep_alive = Some(Duration::from_millis(20));
         remote.keep_alive_discrepancy = Some(100_000);
     }));
-    world.sides[0].store.insert(name("source"), content(2_000_000));
+    world.hosts[0].store.insert(name("source"), content(2_000_000));
     world.put(put_request());
     // The receiver reports its progress, but gets no more data.
-    world.lose =
-        Box::new(|side, number, datagram| side == 0 && number > 200 && datagram.len() > 99);
+    world.lose(|side, number, datagram| side == 0 && number > 200 && datagram.len() > 99);
     world.run_until(Time::from_secs(2));
     assert_eq!(condition(&world, 0), Some(ConditionCode::KeepAliveLimitReached));
     // 200 PDUs and 100 kB take 0.25 s, the data in flight in 58 ms as long; the whole file 1.7 s.
-    let ended = world.datagrams().into_iter().find(|(_, _, line, _)| line.starts_with("EOF"));
-    let (at, _, line, _) = ended.expect("an EOF that cancels");
-    assert!(at < Time::from_nanos(500_000_000), "{line} at {at}");
+    let ended = world.datagrams().into_iter().find(|line| line.text.starts_with("EOF"));
+    let eof = ended.expect("an EOF that cancels");
+    assert!(eof.at < Time::from_nanos(500_000_000), "{eof:?}");
 }
 
 #[test]
@@ -46,7 +45,7 @@ fn data_in_flight_does_not_count_as_lag() {
         }),
         PathInfo { owlt: Some(Duration::from_secs(2)), rate_bps: Some(5_000_000), ..path_info() },
     );
-    world.sides[0].store.insert(name("source"), content(5_000_000));
+    world.hosts[0].store.insert(name("source"), content(5_000_000));
     world.put(put_request());
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
@@ -57,7 +56,7 @@ fn data_in_flight_does_not_count_as_lag() {
 fn overtaken_keep_alives_do_not_count_as_lag() {
     for (reports, is_lag) in [([500_000, 100_000], false), ([100_000, 100_000], true)] {
         let mut world = World::new(&config(|remote| remote.keep_alive_discrepancy = Some(100_000)));
-        world.sides[0].store.insert(name("source"), content(2_000_000));
+        world.hosts[0].store.insert(name("source"), content(2_000_000));
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(500_000_000));
         for progress in reports {
@@ -73,13 +72,13 @@ fn overtaken_keep_alives_do_not_count_as_lag() {
 #[test]
 fn prompts_receive_replies() {
     let mut world = World::new(&config(|remote| remote.naks.mode = NakMode::Prompted));
-    world.sides[0].store.insert(name("source"), content(200_000));
+    world.hosts[0].store.insert(name("source"), content(200_000));
     let id = world.put(put_request());
     // The third data PDU is lost.
-    world.lose = Box::new(|side, number, _| side == 0 && number == 3);
+    world.lose(|side, number, _| side == 0 && number == 3);
     world.run_until(Time::from_nanos(60_000_000));
     for response in [PromptResponse::Nak, PromptResponse::KeepAlive] {
-        world.sides[0].engine.prompt(world.now, id, response).expect("it is under way");
+        world.hosts[0].engine.prompt(world.now, id, response).expect("it is under way");
     }
     world.drain(0);
     world.run_until(Time::from_nanos(140_000_000));
@@ -95,9 +94,9 @@ fn prompts_receive_replies() {
 fn progress_is_confirmed_while_a_file_is_sent() {
     let every = Duration::from_millis(20);
     let mut world = World::new(&config(|remote| remote.progress_prompt = Some(every)));
-    world.sides[0].store.insert(name("source"), content(200_000));
+    world.hosts[0].store.insert(name("source"), content(200_000));
     world.put(put_request());
-    let report = |world: &World| world.sides[0].engine.transactions().next().expect("under way");
+    let report = |world: &World| world.hosts[0].engine.transactions().next().expect("under way");
     world.run_until(Time::from_nanos(15_000_000));
     assert_eq!(report(&world).confirmed, None, "no reply can be here");
     world.run_until(Time::from_nanos(120_000_000));
@@ -115,7 +114,7 @@ fn progress_is_confirmed_while_a_file_is_sent() {
 }
 
 fn reports(world: &World, side: usize) -> Vec<Report> {
-    let indications = world.sides[side].indications.iter();
+    let indications = world.hosts[side].indications.iter();
     indications
         .filter_map(|indication| match indication {
             Indication::Report(report) => Some(report.clone()),
@@ -127,11 +126,11 @@ fn reports(world: &World, side: usize) -> Vec<Report> {
 #[test]
 fn reports_show_the_progress_of_a_transaction() {
     let mut world = World::new(&config(|_| {}));
-    world.sides[0].store.insert(name("source"), content(200_000));
+    world.hosts[0].store.insert(name("source"), content(200_000));
     let id = world.put(put_request());
     world.run_until(Time::from_nanos(100_000_000));
     for side in 0..2 {
-        world.sides[side].engine.report(world.now, id).expect("it is under way");
+        world.hosts[side].engine.report(world.now, id).expect("it is under way");
         world.drain(side);
     }
     let [sender, receiver] = [0, 1].map(|side| reports(&world, side).remove(0));
@@ -147,8 +146,8 @@ fn reports_show_the_progress_of_a_transaction() {
     // 10 Mbit/s for 0.1 s, and 25 ms later.
     assert!((100_000..125_000).contains(&sender.progress), "{sender:?}");
     assert!((70_000..95_000).contains(&receiver.progress), "{receiver:?}");
-    world.sides[0].engine.suspend(world.now, id).expect("it is under way");
-    world.sides[0].engine.report(world.now, id).expect("it is suspended");
+    world.hosts[0].engine.suspend(world.now, id).expect("it is under way");
+    world.hosts[0].engine.report(world.now, id).expect("it is suspended");
     world.drain(0);
     assert_eq!(reports(&world, 0)[1].state, State::Suspended);
 }
@@ -162,7 +161,7 @@ fn all_nine_filestore_actions_are_carried_out() {
     };
     let mut world = World::new(&config(|_| {}));
     for file in ["old", "victim", "unwanted", "tail"] {
-        world.sides[1].store.insert(name(file), file.as_bytes().to_vec());
+        world.hosts[1].store.insert(name(file), file.as_bytes().to_vec());
     }
     let filestore_requests = vec![
         request(FilestoreAction::CreateFile, "new", ""),
@@ -188,7 +187,7 @@ fn all_nine_filestore_actions_are_carried_out() {
         let statuses: Vec<_> = end.filestore_responses.iter().map(|r| r.status).collect();
         assert_eq!(statuses, vec![FilestoreStatus::SUCCESSFUL; count], "{:?}", statuses);
     }
-    let store = &world.sides[1].store;
+    let store = &world.hosts[1].store;
     assert_eq!(store.get(&name("new")), Some(&b"oldtail"[..]));
     assert_eq!(store.get(&name("victim")), None);
     assert_eq!(store.get(&name("unwanted")), None);

@@ -24,11 +24,11 @@ fn saving_often() -> Config {
 
 fn check(world: &World, file: &[u8], what: &str) {
     assert!(
-        world.sides[1].store.get(&name("copy")) == Some(file),
+        world.hosts[1].store.get(&name("copy")) == Some(file),
         "{what}: {:#?}",
         world.datagrams()
     );
-    let good = world.sides[0].indications.iter().any(|indication| match indication {
+    let good = world.hosts[0].indications.iter().any(|indication| match indication {
         Indication::TransactionFinished(finished) => {
             finished.condition == ConditionCode::NoError
                 && finished.delivery == DeliveryCode::Complete
@@ -36,7 +36,7 @@ fn check(world: &World, file: &[u8], what: &str) {
         _ => false,
     });
     assert!(good, "{what}: the sender was never notified");
-    for side in &world.sides {
+    for side in &world.hosts {
         assert_eq!(side.engine.transactions().count(), 0, "{what}");
         assert_eq!(side.store.names(Area::Spool).count(), 0, "{what}: a working file is left");
     }
@@ -45,10 +45,10 @@ fn check(world: &World, file: &[u8], what: &str) {
 /// Restarts a side at a time; the sender puts its file again, to be resumed.
 fn run(side: usize, at: Time, losses: u64) -> World {
     let mut world = World::new(&saving_often());
-    world.sides[0].store.insert(name("source"), content(SIZE));
+    world.hosts[0].store.insert(name("source"), content(SIZE));
     if losses > 0 {
         let mut rng = Rng::new(losses, "losses");
-        world.lose = Box::new(move |_, _, _| rng.chance(0.05));
+        world.lose(move |_, _, _| rng.chance(0.05));
     }
     world.put(put_request());
     world.run_until(at);
@@ -88,17 +88,17 @@ fn either_process_dies_between_any_two_storage_effects() {
     for side in 0..2 {
         for effects in 0.. {
             let mut world = World::new(&saving_often());
-            world.sides[0].store.insert(name("source"), file.clone());
-            world.sides[side].dies_after = Some(effects);
+            world.hosts[0].store.insert(name("source"), file.clone());
+            world.hosts[side].dies_after = Some(effects);
             world.put(put_request());
-            while world.sides[side].dies_after != Some(0) && world.step() {}
-            if world.sides[side].dies_after != Some(0) {
+            while world.hosts[side].dies_after != Some(0) && world.step() {}
+            if world.hosts[side].dies_after != Some(0) {
                 // Everything ends after fewer effects than that.
                 assert!(effects > 10, "side {side} has only {effects} effects");
                 break;
             }
             let over = world.finished(0).is_some();
-            world.sides[side].dies_after = None;
+            world.hosts[side].dies_after = None;
             world.restart(side);
             if side == 0 && !over {
                 world.put(PutRequest { resume: true, ..put_request() });
@@ -112,15 +112,14 @@ fn either_process_dies_between_any_two_storage_effects() {
 #[test]
 fn saved_progress_is_not_sent_again() {
     let mut world = World::new(&saving_often());
-    world.sides[0].store.insert(name("source"), content(SIZE));
+    world.hosts[0].store.insert(name("source"), content(SIZE));
     world.put(put_request());
     world.run_until(Time::from_nanos(70_000_000));
     world.restart(1);
     world.log.clear();
     world.run();
     check(&world, &content(SIZE), "receiver lost at 70 ms");
-    let data =
-        world.datagrams().into_iter().filter(|(_, _, line, _)| line.starts_with("data")).count();
+    let data = world.datagrams().into_iter().filter(|line| line.text.starts_with("data")).count();
     // Some 50 of 60 PDUs were received, and all but the last 8,000 bytes were saved.
     assert!(data < 25, "{data} data PDUs after the restart: {:#?}", world.datagrams());
 }
@@ -130,22 +129,22 @@ fn a_receiver_that_forgot_everything_gets_the_file_again() {
     let mut config = saving_often();
     config.journal.enabled = false;
     let mut world = World::new(&config);
-    world.sides[0].store.insert(name("source"), content(SIZE));
+    world.hosts[0].store.insert(name("source"), content(SIZE));
     world.put(put_request());
     world.run_until(Time::from_nanos(70_000_000));
     world.restart(1);
     world.run();
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&content(SIZE)[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&content(SIZE)[..]));
     assert_eq!(world.finished(0).map(|finished| finished.condition), Some(ConditionCode::NoError));
 }
 
 #[test]
 fn a_repeated_eof_after_a_restart_makes_no_second_file() {
     let mut world = World::new(&saving_often());
-    world.sides[0].store.insert(name("source"), content(SIZE));
+    world.hosts[0].store.insert(name("source"), content(SIZE));
     world.put(put_request());
-    world.lose = lose_these(&[(1, "Finished"), (1, "Finished"), (1, "ACK")]);
-    while world.sides[1].store.get(&name("copy")).is_none() {
+    world.lose(lose_these(&[(1, "Finished"), (1, "Finished"), (1, "ACK")]));
+    while world.hosts[1].store.get(&name("copy")).is_none() {
         world.step();
     }
     world.restart(1);
@@ -154,12 +153,12 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
     world.run();
     check(&world, &content(SIZE), "receiver lost after its report");
     assert!(world.now > moment);
-    let reported = world.sides[1].indications.iter();
+    let reported = world.hosts[1].indications.iter();
     assert!(
         reported.clone().any(|reported| matches!(reported, Indication::FinishedRepeated { .. }))
     );
     assert!(
-        world.datagrams().iter().all(|(_, _, line, _)| !line.starts_with("data")),
+        world.datagrams().iter().all(|line| !line.text.starts_with("data")),
         "{:#?}",
         world.datagrams()
     );
@@ -168,11 +167,11 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
 /// A receiver with a slow store that has just given the file its name.
 fn world_at_the_rename() -> World {
     let mut world = World::new(&saving_often());
-    world.sides[0].store.insert(name("source"), content(SIZE));
-    world.sides[1].slow = Some(Vec::new());
+    world.hosts[0].store.insert(name("source"), content(SIZE));
+    world.hosts[1].slow = Some(Vec::new());
     world.work_off(1);
     world.put(put_request());
-    while world.sides[1].store.get(&name("copy")).is_none() {
+    while world.hosts[1].store.get(&name("copy")).is_none() {
         world.step();
         world.work_off(1);
     }
@@ -184,7 +183,7 @@ fn world_at_the_rename() -> World {
 fn an_outcome_is_recorded_before_it_is_reported() {
     let mut world = world_at_the_rename();
     let is_pending = |world: &World| {
-        let mut waiting = world.sides[1].slow.iter().flatten();
+        let mut waiting = world.hosts[1].slow.iter().flatten();
         waiting.any(|effect| matches!(effect, StoreEffect::Index { .. }))
     };
     assert!(is_pending(&world));
@@ -192,9 +191,9 @@ fn an_outcome_is_recorded_before_it_is_reported() {
     assert!(is_pending(&world));
     assert!(world.finished(1).is_none(), "the user has no report");
     let sent = world.datagrams();
-    assert!(sent.iter().all(|(_, _, line, _)| !line.starts_with("Finished")), "{sent:#?}");
+    assert!(sent.iter().all(|line| !line.text.starts_with("Finished")), "{sent:#?}");
     world.work_off(1);
-    world.sides[1].slow = None;
+    world.hosts[1].slow = None;
     world.run();
     check(&world, &content(SIZE), "a slow store");
 }
@@ -203,13 +202,13 @@ fn an_outcome_is_recorded_before_it_is_reported() {
 #[test]
 fn a_receiver_that_dies_after_the_rename_requests_nothing() {
     let mut world = world_at_the_rename();
-    world.sides[1].slow = None;
+    world.hosts[1].slow = None;
     world.restart(1);
     world.log.clear();
     world.run();
     check(&world, &content(SIZE), "receiver lost after the rename");
     let sent = world.datagrams();
-    assert!(sent.iter().all(|(_, _, line, _)| !line.starts_with("data")), "{sent:#?}");
+    assert!(sent.iter().all(|line| !line.text.starts_with("data")), "{sent:#?}");
 }
 
 #[test]
@@ -218,9 +217,9 @@ fn both_restart_again_and_again() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed, "restarts");
         let mut world = World::new(&saving_often());
-        world.sides[0].store.insert(name("source"), file.clone());
+        world.hosts[0].store.insert(name("source"), file.clone());
         let mut losses = Rng::new(seed, "losses");
-        world.lose = Box::new(move |_, _, _| losses.chance(0.05));
+        world.lose(move |_, _, _| losses.chance(0.05));
         world.put(put_request());
         for _ in 0..6 {
             let pause = Duration::from_micros(rng.below(60_000));

@@ -17,7 +17,7 @@ fn world_with(config: &Config, file: &[u8], owlt: Duration, rate_bps: u64) -> Wo
     let info = PathInfo { owlt: Some(owlt), rate_bps: Some(rate_bps), ..path_info() };
     let mut world = World::with_path(config, info);
     world.logging = false;
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     world.put(put_request());
     world
 }
@@ -28,7 +28,7 @@ fn condition(world: &World, side: usize) -> Option<ConditionCode> {
 
 /// Loses everything that these sides send.
 fn lose_from(world: &mut World, sides: &'static [usize]) {
-    world.lose = Box::new(move |side, _, _| sides.contains(&side));
+    world.lose(move |side, _, _| sides.contains(&side));
 }
 
 /// Unannounced outage from 0.8 s into a file of 4 s. Returns the time from its end until delivery,
@@ -42,7 +42,7 @@ fn after_outage(secs: u64, sides: &'static [usize]) -> (Duration, Duration) {
     lose_from(&mut world, sides);
     let end = world.now + Duration::from_secs(secs);
     world.run_until(end);
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     let mut delivered = end;
     while world.finished(0).is_none() {
         assert!(world.step(), "{sides:?} for {secs} s");
@@ -51,7 +51,7 @@ fn after_outage(secs: u64, sides: &'static [usize]) -> (Duration, Duration) {
         }
     }
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError), "{sides:?} for {secs} s");
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
     (delivered.since(end), world.now.since(end))
 }
 
@@ -74,9 +74,9 @@ fn unannounced_outages_are_bounded_by_inactivity() {
 fn a_dead_peer_costs_the_inactivity_limit() {
     for lost in 0..2 {
         let mut world = World::new(&config(|_| {}));
-        world.sides[0].store.insert(name("source"), content(5000));
+        world.hosts[0].store.insert(name("source"), content(5000));
         world.logging = false;
-        world.lose = Box::new(move |side, _, _| side == lost);
+        world.lose(move |side, _, _| side == lost);
         world.put(put_request());
         while world.finished(0).is_none() {
             assert!(world.step());
@@ -88,7 +88,7 @@ fn a_dead_peer_costs_the_inactivity_limit() {
         world.run();
         // 30 EOFs that cancel take 20 min at most; a receiver that is done waits an hour from then.
         assert!(world.now < Time::from_secs(3 * 3600), "{}", world.now);
-        for side in &world.sides {
+        for side in &world.hosts {
             assert_eq!(side.engine.transactions().count(), 0);
         }
     }
@@ -104,7 +104,7 @@ fn receivers_of_vanished_senders_end_by_inactivity() {
     assert_eq!(condition(&world, 1), Some(ConditionCode::InactivityDetected));
     // 60 s, and 30 Finished PDUs with waits that double to 60 s.
     assert!(world.now < Time::from_secs(60 + 30 * 60), "{}", world.now);
-    assert_eq!(world.sides[1].engine.transactions().count(), 0);
+    assert_eq!(world.hosts[1].engine.transactions().count(), 0);
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn finished_is_repeated_until_the_sender_was_silent_for_long() {
     say(&mut world, 1, header(1), metadata(10));
     say(&mut world, 1, header(1), data(0, file));
     say(&mut world, 1, header(1), eof(file));
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world.run();
     assert_eq!(condition(&world, 1), Some(ConditionCode::NoError));
     let finished = world.transcript().iter().filter(|line| line.contains("Finished")).count();
     // The sender has not shown that it receives any: waits grow from the third on, to a minute.
     assert!((8..=18).contains(&finished), "{finished}");
-    let faults = world.sides[1].indications.iter().filter(|indication| {
+    let faults = world.hosts[1].indications.iter().filter(|indication| {
         matches!(indication, Indication::Fault { condition: ConditionCode::InactivityDetected, .. })
     });
     assert_eq!(faults.count(), 1);
@@ -131,14 +131,14 @@ fn finished_is_repeated_until_the_sender_was_silent_for_long() {
 #[test]
 fn a_cancelled_sender_does_not_wait_for_the_inactivity_limit() {
     let mut world = World::new(&config(|remote| remote.inactivity = DAY));
-    world.sides[0].store.insert(name("source"), content(5000));
-    world.lose = Box::new(|side, _, _| side == 0);
+    world.hosts[0].store.insert(name("source"), content(5000));
+    world.lose(|side, _, _| side == 0);
     let id = world.put(put_request());
     world.run_until(Time::from_nanos(20_000_000));
-    world.sides[0].engine.cancel(world.now, id).expect("it is under way");
+    world.hosts[0].engine.cancel(world.now, id).expect("it is under way");
     world.drain(0);
     world.run_until(Time::from_secs(3600));
-    assert_eq!(world.sides[0].engine.transactions().count(), 0);
+    assert_eq!(world.hosts[0].engine.transactions().count(), 0);
     let lines = world.transcript();
     let eofs = lines.iter().filter(|line| line.contains("EOF") && line.contains("cancel")).count();
     assert_eq!(eofs, 30);
@@ -154,7 +154,7 @@ fn silence_counts_from_the_first_sent_eof() {
         100_000,
     );
     world.logging = true;
-    while !world.datagrams().iter().any(|(_, _, line, _)| line.starts_with("EOF")) {
+    while !world.datagrams().iter().any(|line| line.text.starts_with("EOF")) {
         assert!(world.step());
     }
     world.input(0, Input::Path(PATH, PathEvent::Down));
@@ -191,11 +191,11 @@ fn silent_rounds_send_one_nak() {
     let mut world = World::new(&config(|remote| {
         remote.inactivity = Timer::Fixed(Duration::from_secs(20));
     }));
-    world.sides[0].store.insert(name("source"), content(1_000_000));
+    world.hosts[0].store.insert(name("source"), content(1_000_000));
     world.put(put_request());
     // Every second data PDU is lost, and all that follows the EOF.
     let mut ended = false;
-    world.lose = Box::new(move |side, number, datagram| {
+    world.lose(move |side, number, datagram| {
         ended |= side == 0 && datagram.len() < 40 && number > 1;
         side == 0 && (number % 2 == 0 && number > 0 || ended && datagram.len() > 40)
     });
@@ -203,7 +203,7 @@ fn silent_rounds_send_one_nak() {
     let naks = world.transcript().iter().filter(|line| line.starts_with("< NAK")).count();
     // 490 gaps are four PDUs. Three rounds of them, and one each 250 ms for 9 s.
     assert!((12..=60).contains(&naks), "{naks}");
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
 }
@@ -215,12 +215,12 @@ fn transfers_to_mars_survive_one_third_losses() {
         let owlt = Duration::from_secs(1320);
         let mut world = world_with(&config(|_| {}), &file, owlt, 1_000_000);
         let mut rng = Rng::new(seed, "losses");
-        world.lose = Box::new(move |_, _, _| rng.chance(0.3));
+        world.lose(move |_, _, _| rng.chance(0.3));
         world.run();
         for side in 0..2 {
             assert_eq!(condition(&world, side), Some(ConditionCode::NoError), "seed {seed}");
         }
-        assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+        assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
     }
 }
 
@@ -228,10 +228,10 @@ fn transfers_to_mars_survive_one_third_losses() {
 fn configured_limits_hold() {
     let limited = |change: fn(&mut Remote), lost: &[(usize, &str)]| {
         let mut world = World::new(&config(change));
-        world.sides[0].store.insert(name("source"), content(5000));
+        world.hosts[0].store.insert(name("source"), content(5000));
         let mode = Some(TransmissionMode::Acknowledged);
         world.put(PutRequest { mode, ..put_request() });
-        world.lose = lose_these(&lost.repeat(50));
+        world.lose(lose_these(&lost.repeat(50)));
         world.run();
         (condition(&world, 0), condition(&world, 1))
     };
@@ -247,15 +247,15 @@ fn a_cancellation_that_cannot_leave_ends_with_the_silence() {
     for side in 0..2 {
         let inactivity = Timer::Fixed(Duration::from_secs(60));
         let mut world = World::new(&config(|remote| remote.inactivity = inactivity));
-        world.sides[0].store.insert(name("source"), content(500_000));
+        world.hosts[0].store.insert(name("source"), content(500_000));
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(80_000_000));
         world.input(side, Input::Path(PATH, PathEvent::Blocked));
         let now = world.now;
-        world.sides[side].engine.cancel(now, id).expect("it is under way");
+        world.hosts[side].engine.cancel(now, id).expect("it is under way");
         world.drain(side);
         world.run();
-        for side in &world.sides {
+        for side in &world.hosts {
             assert_eq!(side.engine.transactions().count(), 0);
         }
         assert!(world.now < Time::from_secs(600), "{}", world.now);
@@ -266,7 +266,7 @@ const HOUR: Timer = Timer::Fixed(Duration::from_secs(3600));
 
 /// Whether a side was suspended because its peer is silent.
 fn is_suspended(world: &World, side: usize) -> bool {
-    world.sides[side].indications.iter().any(|indication| {
+    world.hosts[side].indications.iter().any(|indication| {
         let silence = ConditionCode::InactivityDetected;
         matches!(indication, Indication::Suspended { condition, .. } if *condition == silence)
     })
@@ -289,13 +289,13 @@ fn a_transfer_that_silence_suspended_resumes() {
     let mut world = silent(&config, &file);
     assert!((0..2).all(|side| is_suspended(&world, side) && world.finished(side).is_none()));
     // The sender's process ends, and the same command runs again.
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.restart(0);
     world.put(PutRequest { resume: true, ..put_request() });
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    let again = world.sides[0].engine.stats().repair_bytes;
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
+    let again = world.hosts[0].engine.stats().repair_bytes;
     assert!((1_000_000..3_500_000).contains(&again), "{again} bytes are sent again");
 }
 
@@ -309,7 +309,7 @@ fn silent_receptions_of_class_2_are_kept_if_wanted() {
     class_1.default_remote.mode = TransmissionMode::Unacknowledged;
     let world = silent(&class_1, &file);
     assert_eq!(condition(&world, 1), Some(ConditionCode::InactivityDetected));
-    assert_eq!(world.sides[1].engine.transactions().count(), 0);
+    assert_eq!(world.hosts[1].engine.transactions().count(), 0);
 }
 
 #[test]
@@ -317,13 +317,13 @@ fn a_lost_last_ack_changes_nothing_for_the_receiver() {
     let file = content(50_000);
     let config = config(|remote| remote.inactivity = HOUR);
     let mut world = world_with(&config, &file, Duration::from_secs(8), 10_000_000);
-    world.lose = lose_these(&[(0, "ACK Finished"); 100_000]);
+    world.lose(lose_these(&[(0, "ACK Finished"); 100_000]));
     world.run_until(Time::from_secs(20));
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
     // The sender leaves.
     lose_from(&mut world, &[0]);
     world.run();
     assert_eq!(condition(&world, 1), Some(ConditionCode::NoError));
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    assert_eq!(world.sides[1].engine.transactions().count(), 0, "it ends by itself");
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
+    assert_eq!(world.hosts[1].engine.transactions().count(), 0, "it ends by itself");
 }

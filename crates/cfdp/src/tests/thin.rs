@@ -7,6 +7,7 @@ use engine::{Input, PathEvent, PathInfo, Rng, Time};
 use super::world::{PATH, World, config, content, name, put_request};
 use crate::Config;
 use crate::pdu::{Body, ConditionCode, Pdu};
+use crate::test_world::path_info;
 
 /// Forward and return rates in bit/s, and whether the sender knows the return rate.
 #[derive(Clone, Copy)]
@@ -21,13 +22,12 @@ fn world(
     owlt: Duration,
     len: usize,
 ) -> World {
-    let info = World::new(config).info;
-    let info = PathInfo { rate_bps: Some(there), owlt: Some(owlt), ..info };
+    let info = PathInfo { rate_bps: Some(there), owlt: Some(owlt), ..path_info() };
     let return_bps = is_known.then_some(back);
     let mut world = World::with_path(config, PathInfo { return_bps, ..info.clone() });
     let info = PathInfo { rate_bps: Some(back), return_bps: Some(there), ..info };
     world.input(1, Input::Path(PATH, PathEvent::Up(info)));
-    world.sides[0].store.insert(name("source"), content(len));
+    world.hosts[0].store.insert(name("source"), content(len));
     world
 }
 
@@ -37,20 +37,19 @@ fn run(config: &Config, rates: Rates, owlt: Duration) -> (f64, usize, usize) {
     let file = content(5_000_000);
     let mut world = world(config, rates, owlt, file.len());
     let mut rng = Rng::new(1, "losses");
-    world.lose = Box::new(move |side, _, _| side == 0 && rng.chance(0.1));
+    world.lose(move |side, _, _| side == 0 && rng.chance(0.1));
     world.put(put_request());
     while world.finished(1).is_none() {
         assert!(world.step());
     }
     assert_eq!(world.finished(1).map(|f| f.condition), Some(ConditionCode::NoError));
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    let back = world.log.iter().filter(|(_, side, ..)| *side == 1);
-    let gaps =
-        back.clone().map(|(_, _, datagram, _)| match Pdu::decode(datagram).map(|p| p.body) {
-            Ok(Body::Nak(nak)) => nak.requests.iter().count(),
-            Ok(_) | Err(_) => 0,
-        });
-    let bytes = back.clone().map(|(_, _, datagram, _)| datagram.len() + 42).sum();
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
+    let back = world.log.iter().filter(|sent| sent.from == 1);
+    let gaps = back.clone().map(|sent| match Pdu::decode(&sent.bytes).map(|p| p.body) {
+        Ok(Body::Nak(nak)) => nak.requests.iter().count(),
+        Ok(_) | Err(_) => 0,
+    });
+    let bytes = back.clone().map(|sent| sent.bytes.len() + 42).sum();
     (world.now.as_secs_f64(), gaps.sum(), bytes)
 }
 
@@ -93,7 +92,7 @@ fn repeated(rates: Rates, owlt: Duration, len: usize) -> u64 {
     world.put(put_request());
     world.run();
     assert_eq!(world.finished(0).map(|f| f.condition), Some(ConditionCode::NoError));
-    world.sides[0].engine.stats().repair_bytes
+    world.hosts[0].engine.stats().repair_bytes
 }
 
 #[test]
@@ -115,11 +114,11 @@ fn wide_return_links_cause_no_repeats() {
 #[test]
 fn repeats_to_a_vanished_peer_stop() {
     let mut world = world(&config(|_| {}), THINNEST, Duration::from_millis(10), 5_000_000);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world.put(put_request());
     world.run_until(Time::from_secs(60));
-    let repeated = world.sides[0].engine.stats().repair_bytes;
+    let repeated = world.hosts[0].engine.stats().repair_bytes;
     assert!((10_000_000..=30_000_000).contains(&repeated), "{repeated}");
     world.run_until(Time::from_secs(600));
-    assert_eq!(world.sides[0].engine.stats().repair_bytes, repeated);
+    assert_eq!(world.hosts[0].engine.stats().repair_bytes, repeated);
 }

@@ -7,13 +7,13 @@ use crate::pdu::{ConditionCode, DeliveryCode, FileStatus};
 use crate::test_world::lose_one_in;
 
 fn delivered(world: &World, file: &[u8]) {
-    assert_eq!(world.sides[1].store.get(&name("copy")), Some(file), "{:#?}", world.transcript());
+    assert_eq!(world.hosts[1].store.get(&name("copy")), Some(file), "{:#?}", world.transcript());
     for side in 0..2 {
         let finished = world.finished(side).expect("it ended");
         assert_eq!(finished.condition, ConditionCode::NoError);
         assert_eq!(finished.delivery, DeliveryCode::Complete);
         assert_eq!(finished.file_status, FileStatus::Retained);
-        assert_eq!(world.sides[side].engine.transactions().count(), 0);
+        assert_eq!(world.hosts[side].engine.transactions().count(), 0);
     }
 }
 
@@ -21,7 +21,7 @@ fn delivered(world: &World, file: &[u8]) {
 fn class_2_without_loss() {
     let mut world = World::new(&config(|_| {}));
     let file = content(2500);
-    world.sides[0].store.insert(name("source"), file.clone());
+    world.hosts[0].store.insert(name("source"), file.clone());
     world.put(put_request());
     world.run();
     delivered(&world, &file);
@@ -64,9 +64,9 @@ fn every_single_loss_is_repaired() {
     for lost in losses {
         let mut world = World::new(&config(|_| {}));
         let file = content(2500);
-        world.sides[0].store.insert(name("source"), file.clone());
+        world.hosts[0].store.insert(name("source"), file.clone());
         world.put(put_request());
-        world.lose = lose_these(lost);
+        world.lose(lose_these(lost));
         world.run();
         delivered(&world, &file);
         assert!(world.now.as_secs_f64() < 1.0, "{lost:?} took {}", world.now);
@@ -80,18 +80,18 @@ fn finished_receivers_get_no_retransmissions() {
     let mut settings = config(|_| {});
     settings.journal.enabled = true;
     let mut world = World::new(&settings);
-    world.sides[0].store.insert(name("source"), content(2500));
+    world.hosts[0].store.insert(name("source"), content(2500));
     world.put(put_request());
-    world.lose = lose_these(&[(1, "ACK"), (1, "Finished")]);
+    world.lose(lose_these(&[(1, "ACK"), (1, "Finished")]));
     while !world.transcript().iter().any(|line| line.contains("Finished")) {
         assert!(world.step());
     }
-    let lines = world.log.iter().filter(|(_, side, _, _)| *side == 1);
-    let answers: Vec<_> = lines.map(|(_, _, datagram, _)| datagram.clone()).collect();
+    let lines = world.log.iter().filter(|sent| sent.from == 1);
+    let answers: Vec<_> = lines.map(|sent| sent.bytes.clone()).collect();
     assert_eq!(answers.len(), 2, "{:?}", world.transcript());
     // The end of its record is not written at once.
-    world.sides[0].slow = Some(Vec::new());
-    let sender = &mut world.sides[0].engine;
+    world.hosts[0].slow = Some(Vec::new());
+    let sender = &mut world.hosts[0].engine;
     let overdue = sender.poll_timeout().expect("the EOF waits for its ACK").at;
     world.now = overdue;
     sender.handle_timeout(overdue);
@@ -100,12 +100,12 @@ fn finished_receivers_get_no_retransmissions() {
     }
     world.drain(0);
     world.work_off(0);
-    world.sides[0].slow = None;
+    world.hosts[0].slow = None;
     world.run();
     let lines = world.transcript();
     let ends = lines.iter().filter(|line| line.starts_with("> EOF")).count();
     assert_eq!(ends, 1, "{lines:#?}");
-    assert_eq!(world.sides[1].engine.transactions().count(), 0, "{lines:#?}");
+    assert_eq!(world.hosts[1].engine.transactions().count(), 0, "{lines:#?}");
 }
 
 /// Busy hosts process several events at once.
@@ -114,9 +114,9 @@ fn late_hosts_repair_losses() {
     for seed in 0..300 {
         let mut world = World::new(&config(|_| {}));
         let file = content(20_000);
-        world.sides[0].store.insert(name("source"), file.clone());
+        world.hosts[0].store.insert(name("source"), file.clone());
         world.stalls = Some(Rng::new(seed, "stalls"));
-        world.lose = lose_one_in(5, seed);
+        world.lose(lose_one_in(5, seed));
         world.put(put_request());
         world.run();
         delivered(&world, &file);
@@ -130,9 +130,9 @@ fn every_checksum_type_verifies() {
         for lost in [&[][..], &[(0, "Metadata")], &[(0, "data 3"), (0, "data 17")]] {
             let mut world = World::new(&config(|remote| remote.checksum = checksum));
             let file = content(700_001);
-            world.sides[0].store.insert(name("source"), file.clone());
+            world.hosts[0].store.insert(name("source"), file.clone());
             world.put(put_request());
-            world.lose = lose_these(lost);
+            world.lose(lose_these(lost));
             world.run();
             delivered(&world, &file);
         }

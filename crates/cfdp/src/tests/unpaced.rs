@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::PathInfo;
 
-use super::world::{World, config, content, name, put_request};
+use super::world::{Line, World, config, content, name, put_request};
 
 const WINDOW: u64 = 20_000;
 
@@ -15,23 +15,23 @@ fn world(file: &[u8]) -> World {
     let config = config(|remote| remote.unpaced_window = Some(WINDOW));
     let mut world = World::with_path(&config, info);
     world.batch = 8;
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     world
 }
 
 fn arrived(world: &World, file: &[u8]) -> bool {
-    world.sides[1].store.get(&name("copy")) == Some(file)
+    world.hosts[1].store.get(&name("copy")) == Some(file)
 }
 
 /// Maximum distance of new data ahead of the Keep Alives received.
 fn furthest_ahead(world: &World) -> u64 {
     let mut keep_alives: Vec<(engine::Time, u64)> = Vec::new();
     let mut most = 0;
-    for (at, side, line, lost) in &world.datagrams() {
-        if let Some(progress) = line.strip_prefix("Keep Alive ").filter(|_| !lost) {
+    for Line { at, from, text, lost } in &world.datagrams() {
+        if let Some(progress) = text.strip_prefix("Keep Alive ").filter(|_| !lost) {
             keep_alives.push((*at + Duration::from_millis(5), progress.parse().expect("a number")));
         } else if let Some((offset, len)) =
-            line.strip_prefix("data ").filter(|_| *side == 0).and_then(|data| data.split_once('+'))
+            text.strip_prefix("data ").filter(|_| *from == 0).and_then(|data| data.split_once('+'))
         {
             let known = keep_alives
                 .iter()
@@ -55,9 +55,8 @@ fn new_data_waits_for_the_receiver() {
     let ahead = furthest_ahead(&world);
     assert!((WINDOW..WINDOW + 1024).contains(&ahead), "{ahead}");
     // At least a quarter of the window each 10 ms round trip, at most all of it.
-    let finished =
-        world.datagrams().into_iter().find(|(_, _, line, _)| line.starts_with("Finished"));
-    let took = finished.expect("it is reported").0.since(engine::Time::ZERO);
+    let finished = world.datagrams().into_iter().find(|line| line.text.starts_with("Finished"));
+    let took = finished.expect("it is reported").at.since(engine::Time::ZERO);
     assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(700), "{took:?}");
 }
 
@@ -66,7 +65,7 @@ fn receivers_that_ignore_prompts_still_get_the_file() {
     let file = content(300_000);
     let mut world = world(&file);
     world.put(put_request());
-    world.lose = Box::new(|side, _, datagram| {
+    world.lose(|side, _, datagram| {
         side == 1
             && matches!(
                 crate::pdu::Pdu::decode(datagram).map(|pdu| pdu.body),
@@ -76,14 +75,11 @@ fn receivers_that_ignore_prompts_still_get_the_file() {
     world.run();
     assert!(arrived(&world, &file));
     let prompts =
-        world.datagrams().into_iter().filter(|(_, _, line, _)| line.starts_with("Prompt")).count();
+        world.datagrams().into_iter().filter(|line| line.text.starts_with("Prompt")).count();
     assert!((4..=20).contains(&prompts), "{prompts}");
-    let eof = world
-        .datagrams()
-        .into_iter()
-        .find(|(_, _, line, _)| line.starts_with("EOF"))
-        .expect("an end");
-    assert!(eof.0.since(engine::Time::ZERO) < Duration::from_secs(1), "{:?}", eof.0);
+    let eof =
+        world.datagrams().into_iter().find(|line| line.text.starts_with("EOF")).expect("an end");
+    assert!(eof.at.since(engine::Time::ZERO) < Duration::from_secs(1), "{:?}", eof.at);
 }
 
 #[test]
@@ -92,7 +88,7 @@ fn lost_data_and_lost_replies_end_no_transfer() {
         let file = content(300_000);
         let mut world = world(&file);
         world.put(put_request());
-        world.lose = Box::new(move |_, number, _| number % every == every - 1);
+        world.lose(move |_, number, _| number % every == every - 1);
         world.run();
         assert!(arrived(&world, &file), "every {every}th lost: {:#?}", world.transcript());
     }
@@ -105,9 +101,9 @@ fn suspended_senders_keep_their_window() {
     let id = world.put(put_request());
     world.run_until(engine::Time::ZERO + Duration::from_millis(30));
     let now = world.now;
-    world.sides[0].engine.suspend(now, id).expect("it can");
+    world.hosts[0].engine.suspend(now, id).expect("it can");
     world.run_until(now + Duration::from_secs(2));
-    world.sides[0].engine.resume(world.now, id).expect("it can");
+    world.hosts[0].engine.resume(world.now, id).expect("it can");
     world.drain(0);
     world.run();
     assert!(arrived(&world, &file));

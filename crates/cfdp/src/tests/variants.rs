@@ -18,12 +18,12 @@ use crate::{
 
 fn world_with(config: &Config, file: &[u8]) -> World {
     let mut world = World::new(config);
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     world
 }
 
 fn arrived(world: &World, file: &[u8]) {
-    assert!(world.sides[1].store.get(&name("copy")) == Some(file), "{:#?}", world.transcript());
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(file), "{:#?}", world.transcript());
 }
 
 fn unacknowledged(closure: bool) -> PutRequest {
@@ -38,7 +38,7 @@ fn class_1_sends_once_and_forgets() {
     world.put(unacknowledged(false));
     world.run();
     arrived(&world, &file);
-    assert_eq!(world.datagrams().into_iter().filter(|(_, side, _, _)| *side == 1).count(), 0);
+    assert_eq!(world.datagrams().into_iter().filter(|line| line.from == 1).count(), 0);
     let sent = world.finished(0).expect("the sender is done");
     assert_eq!(sent.file_status, FileStatus::Unreported);
     assert_eq!(world.finished(1).map(|f| f.delivery), Some(DeliveryCode::Complete));
@@ -63,13 +63,13 @@ fn class_1_gives_up_on_lost_data() {
     for closure in [false, true] {
         let mut world = world_with(&config(|_| {}), &content(2500));
         world.put(unacknowledged(closure));
-        world.lose = lose_these(&[(0, "data 1012")]);
+        world.lose(lose_these(&[(0, "data 1012")]));
         world.run();
-        assert_eq!(world.sides[1].store.get(&name("copy")), None);
+        assert_eq!(world.hosts[1].store.get(&name("copy")), None);
         let end = world.finished(1).expect("it ends");
         assert_eq!(end.condition, ConditionCode::CheckLimitReached);
         assert_eq!(end.file_status, FileStatus::Discarded);
-        assert_eq!(world.sides[1].store.names(Area::Spool).count(), 0);
+        assert_eq!(world.hosts[1].store.names(Area::Spool).count(), 0);
         let reported = world.finished(0).map(|f| f.condition);
         let expected =
             if closure { ConditionCode::CheckLimitReached } else { ConditionCode::NoError };
@@ -83,7 +83,7 @@ fn an_incomplete_file_can_be_kept() {
     settings.keep_incomplete = true;
     let mut world = world_with(&settings, &content(2500));
     world.put(unacknowledged(false));
-    world.lose = lose_these(&[(0, "data 1012")]);
+    world.lose(lose_these(&[(0, "data 1012")]));
     world.run();
     let end = world.finished(1).expect("it ends");
     assert_eq!(end.delivery, DeliveryCode::Incomplete);
@@ -97,7 +97,7 @@ fn an_incomplete_file_can_be_kept() {
 fn options_arrive_and_requests_are_carried_out() {
     let file = content(100);
     let mut world = world_with(&config(|_| {}), &file);
-    world.sides[1].store.insert(name("old"), &b"old"[..]);
+    world.hosts[1].store.insert(name("old"), &b"old"[..]);
     let request = |action, first: &str, second: &str| FilestoreRequest {
         action,
         first: first.to_owned(),
@@ -130,7 +130,7 @@ fn options_arrive_and_requests_are_carried_out() {
     assert_eq!(statuses, [done, done, done, refused, FilestoreStatus::NOT_PERFORMED]);
     assert_eq!(end.filestore_responses, world.finished(1).expect("done").filestore_responses);
     assert_eq!(world.finished(1).expect("done").messages.len(), 2);
-    assert_eq!(world.sides[1].engine.stats().names_refused, 1);
+    assert_eq!(world.hosts[1].engine.stats().names_refused, 1);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn empty_and_unbounded_files_arrive() {
             let file = content(size);
             let mut world = world_with(&config(|_| {}), &file);
             world.put(PutRequest { unbounded, ..put_request() });
-            world.lose = lose_these(&[(0, "data 0"), (0, "EOF")]);
+            world.lose(lose_these(&[(0, "data 0"), (0, "EOF")]));
             world.run();
             arrived(&world, &file);
             assert_eq!(world.finished(0).map(|f| f.size), Some(size as u64));
@@ -182,7 +182,7 @@ fn every_width_and_version_is_understood() {
             let file = content(5000);
             let mut world = world_with(&settings, &file);
             world.put(put_request());
-            world.lose = lose_these(&[(0, "data"), (1, "NAK")]);
+            world.lose(lose_these(&[(0, "data"), (1, "NAK")]));
             world.run();
             arrived(&world, &file);
         }
@@ -201,17 +201,17 @@ fn every_nak_mode_recovers() {
         let file = content(200_000);
         let mut world = world_with(&config(|remote| remote.naks.mode = nak_mode), &file);
         let id = world.put(put_request());
-        world.lose = Box::new(|side, number, _| side == 0 && number % 10 == 5);
+        world.lose(|side, number, _| side == 0 && number % 10 == 5);
         world.run_until(Time::from_nanos(100_000_000));
         if nak_mode == NakMode::Prompted {
-            world.sides[0].engine.prompt(world.now, id, PromptResponse::Nak).expect("it can");
-            world.sides[0].engine.prompt(world.now, id, PromptResponse::KeepAlive).expect("it can");
+            world.hosts[0].engine.prompt(world.now, id, PromptResponse::Nak).expect("it can");
+            world.hosts[0].engine.prompt(world.now, id, PromptResponse::KeepAlive).expect("it can");
             world.drain(0);
         }
         world.run();
         arrived(&world, &file);
-        let eof = world.datagrams().into_iter().position(|(_, _, line, _)| line.starts_with("EOF"));
-        let nak = world.datagrams().into_iter().position(|(_, _, line, _)| line.starts_with("NAK"));
+        let eof = world.datagrams().into_iter().position(|line| line.text.starts_with("EOF"));
+        let nak = world.datagrams().into_iter().position(|line| line.text.starts_with("NAK"));
         assert_eq!(nak < eof, nak_mode != NakMode::Deferred, "{nak_mode:?}");
     }
 }
@@ -221,14 +221,14 @@ fn long_naks_are_split_into_contiguous_scopes() {
     let file = content(400_000);
     let mut world = world_with(&config(|remote| remote.naks.gaps_max = Some(20)), &file);
     world.put(put_request());
-    world.lose = Box::new(|side, number, _| side == 0 && number < 390 && number % 2 == 1);
+    world.lose(|side, number, _| side == 0 && number < 390 && number % 2 == 1);
     world.run();
     arrived(&world, &file);
     let scopes: Vec<(u64, u64)> = world
         .datagrams()
         .iter()
-        .filter_map(|(_, _, line, _)| {
-            let (scope, requests) = line.strip_prefix("NAK ")?.split_once(": ")?;
+        .filter_map(|line| {
+            let (scope, requests) = line.text.strip_prefix("NAK ")?.split_once(": ")?;
             assert!(requests.split(' ').count() <= 20);
             let (start, end) = scope.split_once('-')?;
             Some((start.parse().ok()?, end.parse().ok()?))
@@ -246,10 +246,10 @@ fn either_side_cancels() {
             let mut world = world_with(&config(|_| {}), &content(60_000));
             let id = world.put(put_request());
             world.run_until(Time::from_nanos(millis * 1_000_000));
-            let known = world.sides[side].engine.transactions().count() > 0;
-            let result = world.sides[side].engine.cancel(world.now, id);
+            let known = world.hosts[side].engine.transactions().count() > 0;
+            let result = world.hosts[side].engine.cancel(world.now, id);
             world.drain(side);
-            let settled = world.sides[side].indications.iter().any(|indication| {
+            let settled = world.hosts[side].indications.iter().any(|indication| {
                 matches!(indication, Indication::TransactionFinished(f)
                     if f.condition == ConditionCode::NoError)
             });
@@ -263,11 +263,11 @@ fn either_side_cancels() {
             // A sender that cancels late finds that the file was already delivered.
             let other = world.finished(1 - side).map(|f| f.condition);
             let too_late = side == 0 && other == Some(ConditionCode::NoError);
-            assert_eq!(world.sides[1].store.get(&name("copy")).is_some(), too_late);
+            assert_eq!(world.hosts[1].store.get(&name("copy")).is_some(), too_late);
             if !too_late && other.is_some() {
                 assert_eq!(other, Some(ConditionCode::CancelRequestReceived));
             }
-            for host in &world.sides {
+            for host in &world.hosts {
                 assert_eq!(host.engine.transactions().count(), 0);
                 assert_eq!(host.store.names(Area::Spool).count(), 0);
             }
@@ -282,11 +282,11 @@ fn suspended_transfers_continue_when_resumed() {
         let mut world = world_with(&config(|_| {}), &file);
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(35_000_000));
-        world.sides[side].engine.suspend(world.now, id).expect("it is under way");
+        world.hosts[side].engine.suspend(world.now, id).expect("it is under way");
         world.drain(side);
         world.run_until(Time::from_secs(100));
-        assert_eq!(world.sides[1].store.get(&name("copy")), None);
-        world.sides[side].engine.resume(world.now, id).expect("it is under way");
+        assert_eq!(world.hosts[1].store.get(&name("copy")), None);
+        world.hosts[side].engine.resume(world.now, id).expect("it is under way");
         world.drain(side);
         world.run();
         arrived(&world, &file);
@@ -295,9 +295,9 @@ fn suspended_transfers_continue_when_resumed() {
 
 /// Ends an outage of both directions after days; then the file arrives.
 fn long_outage(mut world: World, file: &[u8]) {
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world.run_until(Time::from_secs(1_000_000));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.up(0);
     world.up(1);
     world.run();
@@ -324,7 +324,7 @@ fn a_reception_that_begins_while_the_path_is_down_waits_as_well() {
     world.run_until(Time::from_nanos(1));
     world.input(1, engine::Input::Path(PATH, PathEvent::Down));
     world.run_until(Time::from_nanos(35_000_000));
-    assert_eq!(world.sides[1].engine.transactions().count(), 1, "what was under way arrives");
+    assert_eq!(world.hosts[1].engine.transactions().count(), 1, "what was under way arrives");
     world.input(0, engine::Input::Path(PATH, PathEvent::Down));
     long_outage(world, &file);
 }
@@ -334,12 +334,12 @@ fn a_dead_link_ends_with_an_indication() {
     for lost in 0..2 {
         let mut world = world_with(&config(|_| {}), &content(5000));
         world.put(put_request());
-        world.lose = Box::new(move |side, _, _| side == lost);
+        world.lose(move |side, _, _| side == lost);
         world.run();
         let condition = world.finished(0).map(|f| f.condition);
         let expected = [ConditionCode::PositiveAckLimitReached, ConditionCode::InactivityDetected];
         assert!(condition.is_some_and(|c| expected.contains(&c)), "{condition:?}");
-        assert_eq!(world.sides[1].engine.transactions().count(), 0);
+        assert_eq!(world.hosts[1].engine.transactions().count(), 0);
     }
 }
 
@@ -359,9 +359,9 @@ fn fault_handlers_are_obeyed() {
             fault_handlers: vec![(ConditionCode::PositiveAckLimitReached, handler)],
             ..put_request()
         });
-        world.lose = Box::new(|side, _, _| side == 1);
+        world.lose(|side, _, _| side == 1);
         world.run_until(Time::from_secs(1));
-        let sent = &world.sides[0].indications;
+        let sent = &world.hosts[0].indications;
         let has = |test: fn(&Indication) -> bool| sent.iter().any(test);
         assert_eq!(
             has(|i| matches!(i, Indication::Suspended { .. })),
@@ -374,8 +374,8 @@ fn fault_handlers_are_obeyed() {
         );
         assert_eq!(world.finished(0).is_some(), handler == FaultHandler::Cancel);
         if handler == FaultHandler::Suspend {
-            world.lose = Box::new(|_, _, _| false);
-            world.sides[0].engine.resume(world.now, id).expect("it is suspended");
+            world.lose(|_, _, _| false);
+            world.hosts[0].engine.resume(world.now, id).expect("it is suspended");
             world.drain(0);
             world.run();
             arrived(&world, &content(5000));
@@ -393,15 +393,15 @@ fn names_outside_the_root_are_refused() {
         assert_eq!(end.condition, ConditionCode::FilestoreRejection);
         assert_eq!(end.file_status, FileStatus::FilestoreRejection);
         assert_eq!(end.store_refusal(), Some(StoreRefusal::NameRefused), "{bad}");
-        assert_eq!(world.sides[1].engine.stats().names_refused, 1);
-        assert_eq!(world.sides[1].store.used(), 0);
+        assert_eq!(world.hosts[1].engine.stats().names_refused, 1);
+        assert_eq!(world.hosts[1].store.used(), 0);
     }
 }
 
 #[test]
 fn a_full_store_is_a_rejection() {
     let mut world = world_with(&config(|_| {}), &content(300_000));
-    world.sides[1].store.set_capacity(Some(100_000));
+    world.hosts[1].store.set_capacity(Some(100_000));
     world.put(put_request());
     world.run();
     for side in 0..2 {
@@ -409,7 +409,7 @@ fn a_full_store_is_a_rejection() {
         assert_eq!(end.condition, ConditionCode::FilestoreRejection);
         assert_eq!(end.store_refusal(), Some(StoreRefusal::NoSpace));
     }
-    assert_eq!(world.sides[1].store.used(), 0);
+    assert_eq!(world.hosts[1].store.used(), 0);
 }
 
 #[test]
@@ -426,10 +426,10 @@ fn a_missing_source_ends_at_once() {
 fn the_profile_of_2007_has_the_sizes_of_the_capture() {
     let settings = profile("gsfc-2007").expect("there is such a profile");
     let mut world = World::new(&settings);
-    world.sides[0].store.insert(name("testfile.10k"), content(10_000));
+    world.hosts[0].store.insert(name("testfile.10k"), content(10_000));
     let sizes = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let sent = sizes.clone();
-    world.lose = Box::new(move |side, number, datagram| {
+    world.lose(move |side, number, datagram| {
         sent.borrow_mut().push((side, datagram.len()));
         side == 0 && [2, 4, 6].contains(&number)
     });
@@ -444,21 +444,21 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
     expected.extend([(0, 44), (0, 20), (1, 13), (1, 43), (0, 1011), (0, 1011), (0, 1011)]);
     expected.extend([(1, 12), (0, 13)]);
     assert_eq!(*sizes.borrow(), expected);
-    let at = |line: &str| {
-        let found = world.datagrams().into_iter().find(|(_, _, other, _)| other.starts_with(line));
-        found.map(|(at, ..)| at.as_nanos()).expect("it was sent")
+    let at = |text: &str| {
+        let found = world.datagrams().into_iter().find(|line| line.text.starts_with(text));
+        found.map(|line| line.at.as_nanos()).expect("it was sent")
     };
     // Time that the hosts add to the link's own time.
-    let metadata_leaves = world.info.transmission_time(42).as_nanos() as u64;
+    let metadata_leaves = world.hops[0].info.transmission_time(42).as_nanos() as u64;
     assert_eq!(at("data 0+") - at("Metadata") - metadata_leaves, 33_000);
-    let ack_leaves = world.info.transmission_time(13).as_nanos() as u64;
+    let ack_leaves = world.hops[0].info.transmission_time(13).as_nanos() as u64;
     assert_eq!(at("NAK") - at("ACK EOF"), 234_000.max(ack_leaves));
 }
 
 #[test]
 fn invalid_requests_are_refused() {
     let mut world = World::new(&config(|remote| remote.entity_width = Some(Width::ONE)));
-    let entity = &mut world.sides[0].engine;
+    let entity = &mut world.hosts[0].engine;
     let mut refused = |request: PutRequest| entity.put(Time::ZERO, request).expect_err("refused");
     let long = "x".repeat(256);
     let error = refused(PutRequest { destination_name: long, ..put_request() });

@@ -5,13 +5,22 @@ use engine::{PathInfo, Rng, Time};
 pub(super) use crate::test_world::{PATH, content, name};
 
 use crate::pdu::{Body, Pdu, TransactionId};
-use crate::test_world::{self, Fate};
+use crate::test_world::{self, Losses, Sent};
 use crate::{Config, Entity, Indication, PutRequest, Remote, TransactionFinished};
 
 /// The entity numbers of the two sides.
 pub(super) const ENTITIES: [u64; 2] = [1, 2];
 
 pub(super) type World = test_world::World<Entity>;
+
+/// Datagram as text.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) at: Time,
+    pub(super) from: usize,
+    pub(super) text: String,
+    pub(super) lost: bool,
+}
 
 impl World {
     /// Creates two entities with the same settings, 25 ms apart, at 10 Mbit/s.
@@ -28,30 +37,34 @@ impl World {
 
     /// Kills a process and restarts it: only the store survives.
     pub(super) fn restart(&mut self, side: usize) {
-        let config = self.sides[side].engine.config().clone();
+        let config = self.hosts[side].engine.config().clone();
         let rng = Rng::new(ENTITIES[side] + self.now.as_nanos(), "cfdp");
         self.replace(side, Entity::new(config, rng));
     }
 
     pub(super) fn put(&mut self, request: PutRequest) -> TransactionId {
-        let id = self.sides[0].engine.put(self.now, request).expect("the put is sound");
+        let id = self.hosts[0].engine.put(self.now, request).expect("the put is sound");
         self.drain(0);
         id
     }
 
     /// Result of a transaction at a side; the last one if there are several.
     pub(super) fn finished(&self, side: usize) -> Option<&TransactionFinished> {
-        self.sides[side].indications.iter().rev().find_map(|indication| match indication {
+        self.hosts[side].indications.iter().rev().find_map(|indication| match indication {
             Indication::TransactionFinished(finished) => Some(finished),
             _ => None,
         })
     }
 
-    /// All datagrams: sending time, side, text, and whether it was lost.
-    pub(super) fn datagrams(&self) -> Vec<(Time, usize, String, bool)> {
-        let lines =
-            |(at, side, datagram, lost): &test_world::Sent| (*at, *side, describe(datagram), *lost);
-        self.log.iter().map(lines).collect()
+    /// All datagrams.
+    pub(super) fn datagrams(&self) -> Vec<Line> {
+        let line = |sent: &Sent| Line {
+            at: sent.at,
+            from: sent.from,
+            text: describe(&sent.bytes),
+            lost: sent.lost,
+        };
+        self.log.iter().map(line).collect()
     }
 
     pub(super) fn transcript(&self) -> Vec<String> {
@@ -100,7 +113,7 @@ pub(super) fn config(change: impl FnOnce(&mut Remote)) -> Config {
 }
 
 /// Loses the datagrams whose text has this prefix, each as often as it is listed.
-pub(super) fn lose_these(names: &[(usize, &str)]) -> Fate {
+pub(super) fn lose_these(names: &[(usize, &str)]) -> Losses {
     let mut names: Vec<(usize, String)> =
         names.iter().map(|(side, name)| (*side, (*name).to_owned())).collect();
     Box::new(move |side, _, datagram| {

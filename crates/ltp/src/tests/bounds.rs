@@ -30,7 +30,7 @@ fn config() -> Config {
 /// Engine that receives what the test sends, and whose segments are lost.
 fn alone(config: &Config) -> World {
     let mut world = World::with(config);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world
 }
 
@@ -87,7 +87,7 @@ fn reports_beyond_the_red_part_match_no_checkpoint() {
 fn closed_windows_are_probed() {
     let remote = Remote { unpaced_window: Some(10_000), ..config().default_remote };
     let mut world = alone(&Config { default_remote: remote, ..config() });
-    world.info.rate_bps = None;
+    world.hops[0].info.rate_bps = None;
     world.up(0);
     let id = world.send(&content(100_000), Red::All);
     for serial in 1..10 {
@@ -110,15 +110,15 @@ fn pending_acknowledgements_are_bounded() {
     for _ in 0..2 {
         world.answer(id, 1, &[(0, 10)], 2000);
     }
-    let before = world.sides[0].engine.memory();
+    let before = world.hosts[0].engine.memory();
     for _ in 0..100 {
         world.answer(id, 1, &[(0, 10)], 2000);
     }
-    assert_eq!(world.sides[0].engine.memory(), before);
+    assert_eq!(world.hosts[0].engine.memory(), before);
     for serial in 2..100_000 {
         world.answer(id, serial, &[(0, 10)], 2000);
     }
-    assert!(world.sides[0].engine.memory() < before + 20_000);
+    assert!(world.hosts[0].engine.memory() < before + 20_000);
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn claims_that_leave_too_many_gaps_are_not_remembered() {
     let mut world = alone(&Config { limits, ..config() });
     let id = world.send(&content(1976), Red::All);
     soon(&mut world);
-    let before = world.sides[0].engine.memory();
+    let before = world.hosts[0].engine.memory();
     let claims: Vec<_> = (0..400).map(|i| (5 * i, 5 * i + 1)).collect();
     world.answer(id, 1, &claims, 2000);
-    assert!(world.sides[0].engine.memory() < before + 4000);
+    assert!(world.hosts[0].engine.memory() < before + 4000);
     let is_limit = |it: &Indication| matches!(it, Indication::LimitReached(Limit::Gaps));
-    assert_eq!(world.sides[0].indications.iter().filter(|it| is_limit(it)).count(), 1);
+    assert_eq!(world.hosts[0].indications.iter().filter(|it| is_limit(it)).count(), 1);
     soon(&mut world);
     world.answer(id, 2, &[(0, 2000)], 2000);
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
@@ -176,7 +176,7 @@ fn data_after_an_end_is_refused() {
     let mut world = alone(&config());
     say(&mut world, data(DataKind::EndOfGreenBlock, 100, &[1; 24]));
     say(&mut world, data(DataKind::Green, 500, &[1; 100]));
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 1);
     assert!(world.finished(1).is_none());
 }
 
@@ -194,17 +194,17 @@ fn kept_claims_are_bounded() {
     };
     say(&mut world, ask(1, 0));
     soon(&mut world);
-    let report = world.log.iter().find_map(|(_, _, datagram, _)| {
-        match Segment::decode(datagram).expect("a segment").body {
+    let report = world.log.iter().find_map(|sent| {
+        match Segment::decode(&sent.bytes).expect("a segment").body {
             Body::Report(report) => Some(report.serial),
             _ => None,
         }
     });
     let report = report.expect("it answered");
-    let (before, mut most) = (world.sides[1].engine.memory(), 0);
+    let (before, mut most) = (world.hosts[1].engine.memory(), 0);
     for serial in 2..2000 {
         say(&mut world, ask(serial, report));
-        most = most.max(world.sides[1].engine.memory());
+        most = most.max(world.hosts[1].engine.memory());
         if serial % 20 == 0 {
             soon(&mut world);
         }
@@ -224,8 +224,8 @@ fn omitted_claims_are_reported_later() {
         Box::new(|side, number, _| side == 0 && number < 6000 && number % 2 == 1),
     );
     let mut reports = BTreeMap::<u64, BTreeSet<u64>>::new();
-    for (_, _, datagram, _) in &world.log {
-        if let Body::Report(report) = Segment::decode(datagram).expect("a segment").body {
+    for sent in &world.log {
+        if let Body::Report(report) = Segment::decode(&sent.bytes).expect("a segment").body {
             reports.entry(report.checkpoint).or_default().insert(report.serial);
         }
     }
@@ -244,7 +244,7 @@ fn gaps_of_all_receptions_are_bounded() {
         }
     }
     // 101 ranges, and one of the last session, which may always have one.
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 240 - 102);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 240 - 102);
     for number in 0..2 {
         let session = SessionId { number: 100 + number, ..STRANGE };
         let cancel = Body::Cancel { by: End::Sender, reason: CancelReason::User };
@@ -252,9 +252,9 @@ fn gaps_of_all_receptions_are_bounded() {
     }
     soon(&mut world);
     // Finished sessions make room.
-    let before = world.sides[1].engine.stats().data_dropped;
+    let before = world.hosts[1].engine.stats().data_dropped;
     for i in 0..80 {
         say(&mut world, data(DataKind::Red, 5 * i, b"x"));
     }
-    assert_eq!(world.sides[1].engine.stats().data_dropped, before);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, before);
 }

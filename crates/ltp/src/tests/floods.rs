@@ -38,7 +38,7 @@ fn transfers_complete_during_a_flood_of_sessions() {
         }
         sent = (sent + 10).min(FLOOD);
         if sent.is_multiple_of(1000) {
-            let side = &world.sides[1];
+            let side = &world.hosts[1];
             memory = memory.max(side.engine.memory());
             sessions = sessions.max(side.engine.sessions().count());
             files = files.max(side.store.names(Area::Spool).count());
@@ -46,12 +46,12 @@ fn transfers_complete_during_a_flood_of_sessions() {
     }
     assert_eq!(sent, FLOOD);
     println!("{FLOOD} sessions left: {memory} bytes, {sessions} sessions, {files} files at most");
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
     assert!(memory < 12_000_000 && sessions <= 251 && files <= 1, "{memory} {sessions} {files}");
-    assert!(world.sides[1].engine.stats().half_open_dropped > FLOOD - 1000);
+    assert!(world.hosts[1].engine.stats().half_open_dropped > FLOOD - 1000);
     // The remaining ones end silently.
-    assert_eq!(world.sides[1].engine.sessions().count(), 0);
+    assert_eq!(world.hosts[1].engine.sessions().count(), 0);
     assert!(world.now < Time::from_secs(120), "{}", world.now);
 }
 
@@ -89,19 +89,19 @@ fn sessions_of_few_segments_are_evicted() {
         let (mut memory, mut sessions) = (0, 0);
         while world.finished(0).is_none() && world.step() {
             flood(&mut world);
-            memory = memory.max(world.sides[1].engine.memory());
-            sessions = sessions.max(world.sides[1].engine.sessions().count());
+            memory = memory.max(world.hosts[1].engine.memory());
+            sessions = sessions.max(world.hosts[1].engine.sessions().count());
         }
-        let files = world.sides[1].files_most;
+        let files = world.hosts[1].files_most;
         println!("{sent} sessions of {segments}: {memory} B, {sessions} sessions, {files} files");
         assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
-        assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+        assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
         assert!(memory < 12_000_000 && sessions <= 875, "{memory} {sessions}");
         assert!(files <= if segments == 1 { 1 } else { 875 }, "{files}");
-        let dropped = world.sides[1].engine.stats().half_open_dropped;
+        let dropped = world.hosts[1].engine.stats().half_open_dropped;
         assert!(dropped > 1000, "{dropped} of {sent}");
         world.run();
-        assert_eq!(world.sides[1].engine.sessions().count(), 0);
+        assert_eq!(world.hosts[1].engine.sessions().count(), 0);
     }
 }
 
@@ -160,7 +160,7 @@ fn transfers_succeed_at_once_after_and_during_a_flood() {
                 let config = Config { format: format.clone(), ..Config::default() };
                 let mut world = World::with(&config);
                 world.logging = false;
-                world.lose = Box::new(|side, _, datagram| {
+                world.lose(|side, _, datagram| {
                     let segment = Segment::decode(datagram).expect("a segment");
                     side == 1 && segment.session.number < 1 << 20
                 });
@@ -178,8 +178,8 @@ fn transfers_succeed_at_once_after_and_during_a_flood() {
                     });
                     n += 5;
                     world.run_until(world.now + Duration::from_millis(1));
-                    assert!(world.sides[1].engine.sessions().count() <= 876);
-                    assert!(world.sides[1].engine.memory() < 12_000_000);
+                    assert!(world.hosts[1].engine.sessions().count() <= 876);
+                    assert!(world.hosts[1].engine.memory() < 12_000_000);
                 }
                 let case = format!("{hosts} hosts, kind {kind}, {goes_on}");
                 assert_eq!(world.finished(0).expect("it ended").result, Ok(()), "{case}");
@@ -195,7 +195,7 @@ fn transfers_succeed_at_once_after_and_during_a_flood() {
 #[test]
 fn slots_are_reserved_for_own_transfers() {
     let mut world = World::with(&Config::default());
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     for n in 0..2000 {
         let session = SessionId { originator: 7, number: n + 1 };
         for offset in 0..2 {
@@ -205,10 +205,10 @@ fn slots_are_reserved_for_own_transfers() {
             world.hear(1, &segment.to_vec().expect("a segment"));
         }
     }
-    assert!(world.sides[1].engine.sessions().count() <= 875);
+    assert!(world.hosts[1].engine.sessions().count() <= 875);
     let (source, copy) = (name("source"), "copy".to_owned());
     let request = SendRequest { destination: 1, source, name: copy, red: Red::All };
-    assert!(world.sides[1].engine.send(world.now, request).is_ok());
+    assert!(world.hosts[1].engine.send(world.now, request).is_ok());
 }
 
 #[test]
@@ -232,7 +232,8 @@ fn an_empty_raw_block_is_refused() {
 fn a_path_that_is_too_narrow_is_refused_before_anything_is_sent() {
     for (mtu, is_sent) in [(1, false), (40, false), (96, true)] {
         let mut world = World::with(&Config::default());
-        world.info = PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.info };
+        world.hops[0].info =
+            PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.hops[0].info };
         world.up(0);
         world.up(1);
         world.send(&content(2000), Red::All);
@@ -250,7 +251,8 @@ fn a_path_that_is_too_narrow_is_refused_before_anything_is_sent() {
         // As many are enough.
         let mut world = World::with(&Config::default());
         let mtu = least as usize;
-        world.info = PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.info };
+        world.hops[0].info =
+            PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.hops[0].info };
         world.up(0);
         world.up(1);
         world.send(&content(2000), Red::All);

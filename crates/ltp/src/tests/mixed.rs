@@ -29,7 +29,7 @@ fn impatient() -> Config {
 fn the_red_part_is_reported_while_green_data_is_sent() {
     let file = content(100_000);
     let mut world = World::with(&impatient());
-    world.info.rate_bps = Some(40_000);
+    world.hops[0].info.rate_bps = Some(40_000);
     world.up(0);
     world.up(1);
     world.send(&file, Red::Prefix(1000));
@@ -44,7 +44,7 @@ fn the_red_part_is_reported_while_green_data_is_sent() {
 #[test]
 fn the_red_part_is_reported_when_the_end_of_the_block_is_lost() {
     let mut world = World::with(&impatient());
-    world.lose = lose_numbers(&[3]);
+    world.lose(lose_numbers(&[3]));
     world.send(&content(2500), Red::Prefix(1500));
     world.run();
     let finished = world.finished(0).expect("it ended");
@@ -58,7 +58,7 @@ fn the_red_part_is_reported_when_the_end_of_the_block_is_lost() {
 #[test]
 fn the_sender_ends_when_the_green_part_has_left() {
     let mut world = World::with(&impatient());
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     let id = world.send(&content(100_000), Red::Prefix(1000));
     world.run_until(Time::ZERO + Duration::from_millis(10));
     world.answer(id, 1, &[(0, 1000)], 1000);

@@ -16,7 +16,7 @@ fn after(seconds: f64) -> Time {
 
 /// Whether segments of the sides 0 and 1 are lost.
 fn cut(world: &mut World, sides: [bool; 2]) {
-    world.lose = Box::new(move |side, _, _| sides[side]);
+    world.lose(move |side, _, _| sides[side]);
 }
 
 const DIRECTIONS: [[bool; 2]; 3] = [[true, true], [true, false], [false, true]];
@@ -35,7 +35,7 @@ fn unannounced_outages_are_survived_within_inactivity() {
             cut(&mut world, sides);
             world.run_until(after(lasts));
             let during = world.log.len();
-            world.lose = Box::new(|_, _, _| false);
+            world.lose(|_, _, _| false);
             world.run();
             world.assert_delivered(&file);
             // 0.4 s of data, and probes each 500 ms from either side.
@@ -87,7 +87,7 @@ fn a_tail_of_losses_does_not_back_off_to_minutes() {
         let file = content(2500);
         let mut world = World::with(&Config::default());
         let mut left = 10;
-        world.lose = Box::new(move |from, _, datagram| {
+        world.lose(move |from, _, datagram| {
             let body = Segment::decode(datagram).expect("a segment").body;
             let asks = matches!(body, Body::Data(data) if data.checkpoint.is_some());
             let is_it = from == side && (asks || matches!(body, Body::Report(_)));
@@ -106,7 +106,7 @@ fn restored_paths_are_used_at_once() {
     let file = content(2500);
     for is_return in [false, true] {
         let mut world = World::with(&Config::default());
-        world.lose = Box::new(|_, number, _| number >= 2);
+        world.lose(|_, number, _| number >= 2);
         world.send(&file, Red::All);
         // The checkpoint was just repeated when the link goes down.
         world.run_until(after(0.07));
@@ -116,7 +116,7 @@ fn restored_paths_are_used_at_once() {
         }
         world.run_until(after(100.0));
         let before = world.log.len();
-        world.lose = Box::new(|_, _, _| false);
+        world.lose(|_, _, _| false);
         for side in 0..2 {
             if is_return {
                 world.input(side, Input::Path(PATH, PathEvent::ReturnUp));
@@ -126,7 +126,7 @@ fn restored_paths_are_used_at_once() {
         }
         world.run();
         world.assert_delivered(&file);
-        assert_eq!(world.log[before].0, after(100.0), "{is_return}");
+        assert_eq!(world.log[before].at, after(100.0), "{is_return}");
         assert!(world.now < after(100.3), "{is_return}: {}", world.now);
     }
 }
@@ -137,12 +137,12 @@ fn losses_over_long_links_do_not_count_as_silence() {
     let file = content(200_000);
     for seed in 0..20 {
         let mut world = World::with(&Config::default());
-        world.info.owlt = Some(Duration::from_secs(1320));
-        world.info.rate_bps = Some(1_000_000);
+        world.hops[0].info.owlt = Some(Duration::from_secs(1320));
+        world.hops[0].info.rate_bps = Some(1_000_000);
         world.up(0);
         world.up(1);
         let mut rng = Rng::new(seed, "losses");
-        world.lose = Box::new(move |_, _, _| rng.below(10) < 3);
+        world.lose(move |_, _, _| rng.below(10) < 3);
         world.send(&file, Red::All);
         world.run();
         world.assert_delivered(&file);
@@ -158,19 +158,19 @@ fn forged_segments_do_not_count_as_activity() {
         let default_remote = Remote { path, pin, checkpoint_every, ..Remote::default() };
         let config = Config { cookies, default_remote, ..Config::default() };
         let mut world = World::with(&config);
-        let up = PathEvent::Up(world.info.clone());
+        let up = PathEvent::Up(world.hops[0].info.clone());
         world.input(1, Input::Path(other, up));
         let id = world.send(&content(500_000), Red::All);
         world.run_until(after(0.3));
-        let before = world.sides[1].engine.core.received_at.get(&PATH).copied();
+        let before = world.hosts[1].engine.core.received_at.get(&PATH).copied();
         assert!(before.is_some());
-        world.lose = Box::new(|_, _, _| true);
+        world.lose(|_, _, _| true);
         world.run_until(after(100.0));
         let forged = Segment::new(id, Body::ReportAck { serial: 5 }).to_vec().expect("a segment");
         world.input(1, Input::Receive(Receive::datagram(other, &forged)));
-        let stats = world.sides[1].engine.stats();
+        let stats = world.hosts[1].engine.stats();
         assert_eq!(stats.stray + stats.wrong_cookies, 1, "{pin:?}");
-        let since = world.sides[1].engine.core.received_at.get(&PATH).copied();
+        let since = world.hosts[1].engine.core.received_at.get(&PATH).copied();
         assert!(since < Some(after(1.0)), "{pin:?}: {since:?}");
     }
 }

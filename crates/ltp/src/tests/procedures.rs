@@ -60,7 +60,7 @@ fn red(kind: DataKind, offset: u64, data: &[u8]) -> Body<'_> {
 /// Engine that receives what the test sends, and whose segments are lost.
 fn alone(config: &Config) -> World {
     let mut world = World::with(config);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world
 }
 
@@ -119,10 +119,10 @@ fn lost_green_data_is_not_retransmitted() {
     for (red, lost) in [(Red::None, &[1][..]), (Red::Prefix(1500), &[0, 2])] {
         let file = content(SIZE);
         let mut world = World::with(&config());
-        world.lose = lose_numbers(lost);
+        world.lose(lose_numbers(lost));
         world.send(&file, red);
         world.run();
-        assert!(world.sides[1].store.get(&name("copy")).is_none());
+        assert!(world.hosts[1].store.get(&name("copy")).is_none());
         assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::System)));
         let lines = world.transcript();
         let greens = lines.iter().filter(|line| line.contains("green")).count();
@@ -160,8 +160,7 @@ fn every_single_and_double_loss_is_repaired() {
         let mut world = World::with(&config());
         world.send(&file, color);
         world.run();
-        let sent =
-            [0, 1].map(|from| world.log.iter().filter(|(_, side, ..)| *side == from).count());
+        let sent = [0, 1].map(|from| world.log.iter().filter(|sent| sent.from == from).count());
         let all: Vec<_> =
             (0..2).flat_map(|side| (0..sent[side]).map(move |number| (side, number))).collect();
         for (i, first) in all.iter().enumerate() {
@@ -172,12 +171,12 @@ fn every_single_and_double_loss_is_repaired() {
                     let body = Segment::decode(datagram).expect("a segment").body;
                     matches!(body, Body::Data(data) if !data.kind.is_red())
                 };
-                world.lose = Box::new(move |side, number, datagram| {
+                world.lose(move |side, number, datagram| {
                     lost.contains(&(side, number)) && !is_green(datagram)
                 });
                 world.send(&file, color);
                 world.run();
-                let copy = world.sides[1].store.get(&name("copy"));
+                let copy = world.hosts[1].store.get(&name("copy"));
                 assert!(copy == Some(&file[..]), "{lost:?}: {:#?}", world.transcript());
                 assert_eq!(world.finished(0).expect("it ended").result, Ok(()), "{lost:?}");
                 assert!(world.log.len() <= 20, "{lost:?}: {:#?}", world.transcript());
@@ -194,10 +193,10 @@ fn late_nodes_repair_losses() {
         let file = content(10 * SIZE);
         let mut world = World::with(&config());
         world.stalls = Some(Rng::new(seed, "stalls"));
-        world.lose = lose_one_in(5, seed);
+        world.lose(lose_one_in(5, seed));
         world.send(&file, Red::All);
         world.run();
-        let copy = world.sides[1].store.get(&name("copy"));
+        let copy = world.hosts[1].store.get(&name("copy"));
         assert!(copy == Some(&file[..]), "{seed}: {:#?}", world.transcript());
         assert_eq!(world.finished(0).expect("it ended").result, Ok(()), "{seed}");
     }
@@ -222,9 +221,9 @@ fn unanswered_checkpoints_end_the_session() {
         ]
     );
     assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::RetransmissionLimit)));
-    let times: Vec<_> = world.log[1..].iter().map(|(at, ..)| at.as_secs_f64().round()).collect();
+    let times: Vec<_> = world.log[1..].iter().map(|sent| sent.at.as_secs_f64().round()).collect();
     assert_eq!(times, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-    assert_eq!(world.sides[0].engine.sessions().count(), 0);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 0);
 }
 
 /// §6.8: the same for reports, which keep their serial numbers.
@@ -245,11 +244,11 @@ fn a_report_that_is_never_acknowledged_ends_the_session() {
 fn unacknowledged_last_reports_discard_nothing() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
-    world.lose = Box::new(|side, _, _| side == 1);
+    world.lose(|side, _, _| side == 1);
     world.send(&file, Red::All);
     world.run();
     assert_eq!(world.finished(1).expect("it ended").result, Ok(()));
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&file[..]));
     assert!(
         !lines(&world, 1).iter().any(|line| line.starts_with("CR")),
         "{:#?}",
@@ -298,7 +297,7 @@ fn miscolored_data_ends_the_session() {
         assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::Miscolored)));
         world.run();
         assert_eq!(lines(&world, 1).last().map(String::as_str), Some("CR MISCOLORED"));
-        assert_eq!(world.sides[1].store.names(engine::Area::Spool).count(), 0);
+        assert_eq!(world.hosts[1].store.names(engine::Area::Spool).count(), 0);
     }
 }
 
@@ -320,7 +319,7 @@ fn data_for_an_unknown_client_service_is_refused() {
 fn a_damaged_service_number_does_not_end_a_session() {
     let file = content(20_000);
     let mut world = World::with(&config());
-    world.lose = Box::new(|side, number, datagram| {
+    world.lose(|side, number, datagram| {
         if side == 0 && number == 5 {
             let segment = Segment::decode(datagram).expect("a segment");
             let Body::Data(data) = segment.body else { panic!("it is data") };
@@ -332,14 +331,14 @@ fn a_damaged_service_number_does_not_end_a_session() {
     world.send(&file, Red::All);
     world.run();
     world.assert_delivered(&file);
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 1);
 }
 
 /// §6.22, at either side.
 #[test]
 fn an_error_of_the_system_ends_the_session() {
     let mut world = World::with(&config());
-    world.sides[1].store.set_capacity(Some(0));
+    world.hosts[1].store.set_capacity(Some(0));
     world.send(&content(SIZE), Red::All);
     world.run();
     for side in 0..2 {
@@ -358,15 +357,15 @@ fn a_cancellation_has_the_reason_why_a_file_cannot_be_stored() {
         (".slowlight/copy", SIZE, StoreRefusal::NameRefused),
     ] {
         let mut world = World::with(&config());
-        world.sides[0].store.insert(name("source"), content(SIZE));
-        world.sides[1].store.set_capacity(Some(room as u64));
+        world.hosts[0].store.insert(name("source"), content(SIZE));
+        world.hosts[1].store.set_capacity(Some(room as u64));
         let (destination, source, red) = (2, name("source"), Red::All);
         let request = SendRequest { destination, source, name: path.to_owned(), red };
-        world.sides[0].engine.send(world.now, request).expect("it is sent");
+        world.hosts[0].engine.send(world.now, request).expect("it is sent");
         world.drain(0);
         // The first cancellation is lost, and its copy has the reason as well.
         let mut is_first = true;
-        world.lose = Box::new(move |side, _, _| side == 1 && std::mem::take(&mut is_first));
+        world.lose(move |side, _, _| side == 1 && std::mem::take(&mut is_first));
         world.run();
         for side in 0..2 {
             let failure = world.finished(side).expect("it ends").result.expect_err("refused");
@@ -383,20 +382,20 @@ fn either_side_may_cancel() {
         let id = world.send(&content(200_000), Red::All);
         world.run_until(Time::ZERO + Duration::from_millis(100));
         let now = world.now;
-        world.sides[side].engine.cancel(now, id).expect("it is under way");
+        world.hosts[side].engine.cancel(now, id).expect("it is under way");
         world.drain(side);
         world.run();
         let by = [End::Sender, End::Receiver][side];
         for side in 0..2 {
             assert_eq!(reason(&world, side), Some((by, CancelReason::User)));
-            assert_eq!(world.sides[side].engine.sessions().count(), 0);
+            assert_eq!(world.hosts[side].engine.sessions().count(), 0);
         }
         let [cancel, answer] =
             [["> CS USR_CNCLD", "< CAS"], ["< CR USR_CNCLD", "> CAR"]][side].map(str::to_owned);
         let lines = world.transcript();
         assert!(lines.contains(&cancel) && lines.contains(&answer), "{lines:#?}");
         assert_eq!(lines.iter().filter(|line| **line == cancel).count(), 1);
-        assert_eq!(world.sides[1].store.names(engine::Area::Spool).count(), 0);
+        assert_eq!(world.hosts[1].store.names(engine::Area::Spool).count(), 0);
     }
 }
 
@@ -405,19 +404,19 @@ fn either_side_may_cancel() {
 fn a_cancellation_is_repeated_until_it_is_acknowledged() {
     let mut world = World::with(&impatient());
     let id = world.send(&content(20_000), Red::All);
-    world.lose = Box::new(|side, _, _| side == 1);
+    world.lose(|side, _, _| side == 1);
     world.run_until(Time::ZERO + Duration::from_millis(1));
     let now = world.now;
-    world.sides[0].engine.cancel(now, id).expect("it is under way");
+    world.hosts[0].engine.cancel(now, id).expect("it is under way");
     world.drain(0);
     world.run_until(Time::ZERO + Duration::from_millis(1500));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.run();
     let lines = world.transcript();
     let cancels = lines.iter().filter(|line| line.contains("CS")).count();
     assert_eq!(cancels, 3, "{lines:#?}");
     assert_eq!(lines.last().map(String::as_str), Some("< CAS"));
-    assert_eq!(world.sides[0].engine.sessions().count(), 0);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 0);
 }
 
 #[test]
@@ -460,17 +459,17 @@ fn segments_of_unknown_sessions_get_a_reply() {
     world.run();
     assert_eq!(lines(&world, 0), ["RA 1", "CAR"]);
     assert_eq!(lines(&world, 1), ["CAS"]);
-    assert_eq!(world.sides.iter().map(|side| side.engine.sessions().count()).sum::<usize>(), 0);
+    assert_eq!(world.hosts.iter().map(|side| side.engine.sessions().count()).sum::<usize>(), 0);
 }
 
 #[test]
 fn repeated_reports_are_acknowledged_again() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
-    world.lose = Box::new(|side, number, _| side == 0 && [1, 4, 5].contains(&number));
+    world.lose(|side, number, _| side == 0 && [1, 4, 5].contains(&number));
     world.send(&file, Red::All);
     world.run();
-    let copy = world.sides[1].store.get(&name("copy"));
+    let copy = world.hosts[1].store.get(&name("copy"));
     assert!(copy == Some(&file[..]));
     let lines = world.transcript();
     let again = "< RS 1/1 0-2524: 0-1000 2000-2524";
@@ -515,11 +514,11 @@ fn claims_that_do_not_fit_are_split_into_several_reports() {
     );
     let mut end = 0;
     let mut reports = 0;
-    for (_, _, datagram, _) in world.log.iter().filter(|(_, side, ..)| *side == 1) {
-        let Body::Report(report) = Segment::decode(datagram).expect("a segment").body else {
+    for sent in world.log.iter().filter(|sent| sent.from == 1) {
+        let Body::Report(report) = Segment::decode(&sent.bytes).expect("a segment").body else {
             continue;
         };
-        assert!(datagram.len() <= 200);
+        assert!(sent.bytes.len() <= 200);
         if reports > 0 && report.lower == 0 {
             break;
         }
@@ -554,7 +553,7 @@ fn data_after_the_end_is_dropped() {
     };
     say(&mut world, 1, STRANGE, end(DataKind::EndOfGreenBlock, 100, &[1; 100]));
     say(&mut world, 1, STRANGE, end(DataKind::Green, 190, &[1; 20]));
-    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+    assert_eq!(world.hosts[1].engine.stats().data_dropped, 1);
     // The end stays where it was first announced.
     say(&mut world, 1, STRANGE, end(DataKind::EndOfGreenBlock, 120, &[1; 20]));
     assert_eq!(world.peer_errors(1), [PeerError::ConflictingEnd]);
@@ -571,9 +570,9 @@ fn sessions_beyond_the_bound_replace_others() {
     let other = SessionId { number: 4712, ..STRANGE };
     say(&mut world, 1, other, red(DataKind::Checkpoint, 0, b"x"));
     world.run_until(world.now + Duration::from_millis(10));
-    let under_way: Vec<_> = world.sides[1].engine.sessions().map(|report| report.id).collect();
+    let under_way: Vec<_> = world.hosts[1].engine.sessions().map(|report| report.id).collect();
     assert_eq!(under_way, [other]);
-    let limits = world.sides[1].indications.iter();
+    let limits = world.hosts[1].indications.iter();
     assert_eq!(limits.filter(|it| matches!(it, Indication::LimitReached(_))).count(), 1);
 }
 
@@ -581,17 +580,17 @@ fn sessions_beyond_the_bound_replace_others() {
 fn late_segments_of_closed_sessions_start_nothing() {
     let mut world = World::crossed(&config(), SIZE, Red::All);
     let before = world.log.len();
-    let late: Vec<_> = world.log.iter().filter(|(_, side, ..)| *side == 0).cloned().collect();
-    for (_, _, datagram, _) in &late {
-        world.hear(1, datagram);
+    let late: Vec<_> = world.log.iter().filter(|sent| sent.from == 0).cloned().collect();
+    for sent in &late {
+        world.hear(1, &sent.bytes);
     }
     world.run();
-    assert_eq!(world.sides[1].engine.sessions().count(), 0);
+    assert_eq!(world.hosts[1].engine.sessions().count(), 0);
     // Only the checkpoint gets a reply, because its sender may lack the report.
     let lines = world.transcript();
     assert_eq!(lines[before..].len(), 2, "{lines:#?}");
     assert!(lines[before].ends_with("0-2524: 0-2524") && lines[before + 1].starts_with("> RA"));
-    assert_eq!(world.sides[1].indications.len(), 2, "{:?}", world.sides[1].indications);
+    assert_eq!(world.hosts[1].indications.len(), 2, "{:?}", world.hosts[1].indications);
 }
 
 /// §6.5, §6.6: an announced outage of an hour does not count.
@@ -600,7 +599,7 @@ fn timers_are_suspended_while_the_link_is_down() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
     // Segments under way when the link goes down are lost.
-    world.lose = Box::new(|_, number, _| number >= 3);
+    world.lose(|_, number, _| number >= 3);
     world.send(&file, Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(500));
     let before = world.log.len();
@@ -609,7 +608,7 @@ fn timers_are_suspended_while_the_link_is_down() {
     }
     world.run_until(Time::ZERO + Duration::from_secs(3600));
     assert_eq!(world.log.len(), before);
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     for side in 0..2 {
         world.up(side);
     }
@@ -631,8 +630,8 @@ fn invalid_segments_are_counted() {
     }
     // It keeps a NAT mapping alive and has no content.
     world.hear(1, &[0; 4]);
-    assert_eq!(world.sides[1].engine.stats().decode_errors, 5);
-    assert_eq!(world.sides[1].engine.poll_timeout(), None);
+    assert_eq!(world.hosts[1].engine.stats().decode_errors, 5);
+    assert_eq!(world.hosts[1].engine.poll_timeout(), None);
 }
 
 /// RFC 5326 §9.1, and 3.2: they are random, and not 0.
@@ -648,8 +647,8 @@ fn numbers_of_sessions_and_serials_are_random() {
     }
     world.run();
     let mut serials = std::collections::BTreeSet::new();
-    for (_, _, datagram, _) in &world.log {
-        match Segment::decode(datagram).expect("a segment").body {
+    for sent in &world.log {
+        match Segment::decode(&sent.bytes).expect("a segment").body {
             Body::Data(Data { checkpoint: Some(checkpoint), .. }) => {
                 assert!(checkpoint.serial > 0);
                 serials.insert(checkpoint.serial);

@@ -84,9 +84,9 @@ fn reports_of_gaps_stay_few() {
         Red::All,
         lose_one_in(10, 3),
     );
-    let lost = world.log.iter().filter(|(_, side, _, lost)| *side == 0 && *lost).count();
-    let reports = world.sides[1].engine.stats().sent.reports as usize;
-    let data = world.sides[0].engine.stats().sent.data;
+    let lost = world.log.iter().filter(|sent| sent.from == 0 && sent.lost).count();
+    let reports = world.hosts[1].engine.stats().sent.reports as usize;
+    let data = world.hosts[0].engine.stats().sent.data;
     println!("{lost} lost of {data}, {reports} reports, until {}", world.now);
     // Each gets a checkpoint in reply, which requests another.
     assert!(lost > 1000 && reports < 2 * lost, "{lost} lost, {reports} reports");
@@ -107,7 +107,7 @@ fn overtaken_checkpoints_get_a_report() {
     };
     let mut world = World::with(&config(remote));
     // The first checkpoint.
-    world.lose = lose_numbers(&[9]);
+    world.lose(lose_numbers(&[9]));
     world.send(&file, Red::All);
     world.run();
     world.assert_delivered(&file);
@@ -127,10 +127,10 @@ fn checkpoints_are_sent_by_time() {
         ..Remote::default()
     };
     let mut world = World::with(&config(remote));
-    world.lose = lose_numbers(&[30]);
+    world.lose(lose_numbers(&[30]));
     world.send(&file, Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(80));
-    let report = world.sides[0].engine.sessions().next().expect("it is under way");
+    let report = world.hosts[0].engine.sessions().next().expect("it is under way");
     assert_eq!(report.confirmed, Some(25_000), "what the first report claims");
     world.run();
     world.assert_delivered(&file);
@@ -176,8 +176,7 @@ fn missing_gap_reports_are_requested() {
         let remote = Remote { report_timer, ..reporting_gaps().default_remote };
         let mut world = World::with(&Config { format, ..config(remote) });
         // For the second segment, which the first report covers.
-        world.lose =
-            Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
+        world.lose(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
         world.send(&file, Red::All);
         world.run_until(Time::ZERO + Duration::from_secs(2));
         assert_eq!(world.finished(0).map(|finished| finished.result), Some(Ok(())));
@@ -200,10 +199,10 @@ fn repeated_reports_do_not_count_as_cycles() {
         ..Remote::default()
     };
     let mut world = World::with(&config(remote));
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     let session = world.send(&content(1000 * PARTS as usize), Red::All);
     world.run_until(Time::ZERO + Duration::from_secs(10));
-    let sent: Vec<_> = world.log.iter().map(|(_, _, datagram, _)| datagram.clone()).collect();
+    let sent: Vec<_> = world.log.iter().map(|sent| sent.bytes.clone()).collect();
     let checkpoints: Vec<u64> = sent
         .iter()
         .filter_map(|datagram| match Segment::decode(datagram).expect("a segment").body {
@@ -236,16 +235,16 @@ fn thin_return_links_join_claims() {
     let claims_of = |return_bps| {
         let file = content(500_000);
         let mut world = World::with(&config(Remote::default()));
-        let info = world.info.clone();
-        world.info.rate_bps = Some(return_bps);
+        let info = world.hops[0].info.clone();
+        world.hops[0].info.rate_bps = Some(return_bps);
         world.up(1);
-        world.info = info;
-        world.lose = lose_one_in(10, 3);
+        world.hops[0].info = info;
+        world.lose(lose_one_in(10, 3));
         world.send(&file, Red::All);
         world.run();
         world.assert_delivered(&file);
-        let claims = world.log.iter().filter_map(|(_, _, datagram, _)| {
-            match Segment::decode(datagram).expect("a segment").body {
+        let claims = world.log.iter().filter_map(|sent| {
+            match Segment::decode(&sent.bytes).expect("a segment").body {
                 Body::Report(report) => Some(report.received().count()),
                 _ => None,
             }
@@ -260,7 +259,7 @@ fn thin_return_links_join_claims() {
 fn late_reports_do_not_withdraw_claims() {
     let remote = Remote { segment_max: Some(1000), repair_copies: 1, ..Remote::default() };
     let mut world = World::with(&config(remote));
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     let id = world.send(&content(3000), Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(10));
     world.answer(id, 2, &[(0, 2000)], 3000);
@@ -270,5 +269,5 @@ fn late_reports_do_not_withdraw_claims() {
         Body::Data(data) => data.offset == 1000,
         _ => false,
     };
-    assert_eq!(world.log.iter().filter(|(_, _, datagram, _)| is_it(datagram)).count(), 1);
+    assert_eq!(world.log.iter().filter(|sent| is_it(&sent.bytes)).count(), 1);
 }

@@ -40,7 +40,7 @@ fn data_sent(world: &World) -> usize {
         Body::Data(data) => Some(data.data.len()),
         _ => None,
     };
-    world.log.iter().filter_map(|(_, _, datagram, _)| data(datagram)).sum()
+    world.log.iter().filter_map(|sent| data(&sent.bytes)).sum()
 }
 
 /// The world of a file of which the first part is claimed: the first segment is lost, and the
@@ -49,7 +49,7 @@ fn claimed_in_part(file: &[u8]) -> (World, Config) {
     let remote = Remote { checkpoint_every: Some(2000), ..config().default_remote };
     let config = Config { default_remote: remote, ..config() };
     let mut world = World::with(&config);
-    world.lose = Box::new(|_, number, _| number == 0);
+    world.lose(|_, number, _| number == 0);
     world.send(file, Red::All);
     (world, config)
 }
@@ -62,11 +62,11 @@ fn a_session_with_a_reported_part_goes_on() {
     world.run();
     world.assert_delivered(&file);
     let unresumed = |i: &Indication| matches!(i, Indication::Interrupted { .. });
-    assert!(!world.sides[RECEIVER].indications.iter().any(unresumed));
+    assert!(!world.hosts[RECEIVER].indications.iter().any(unresumed));
     // The lost segment goes again, and the checkpoint whose report was lost.
     let bytes = data_sent(&world);
     assert_eq!(bytes, SIZE + 24 + 2 * 1000, "{:#?}", world.transcript());
-    assert_eq!(world.sides[RECEIVER].store.records().count(), 1, "that of the complete file");
+    assert_eq!(world.hosts[RECEIVER].store.records().count(), 1, "that of the complete file");
 }
 
 /// Data that an earlier run claimed is not retransmitted. If the second run accepted the rest, the
@@ -76,7 +76,7 @@ fn a_session_whose_data_is_lost_is_cancelled() {
     let file = content(SIZE);
     let (mut world, config) = claimed_in_part(&file);
     world.run_until(Time::ZERO + Duration::from_millis(35));
-    let store = &mut world.sides[RECEIVER].store;
+    let store = &mut world.hosts[RECEIVER].store;
     let working = store.names(Area::Spool).next().expect("there is one").clone();
     store.insert(working, Vec::new());
     restart(&mut world, &config, Duration::from_millis(35));
@@ -84,8 +84,8 @@ fn a_session_whose_data_is_lost_is_cancelled() {
     let sender = world.finished(SENDER).expect("it ended");
     let failure = sender.result.expect_err("nobody has the file");
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::System));
-    assert!(world.sides[RECEIVER].store.get(&name("copy")).is_none());
-    assert_eq!(world.sides[RECEIVER].store.records().count(), 0);
+    assert!(world.hosts[RECEIVER].store.get(&name("copy")).is_none());
+    assert_eq!(world.hosts[RECEIVER].store.records().count(), 0);
 }
 
 /// The record that the file is complete is older than its name.
@@ -93,18 +93,18 @@ fn a_session_whose_data_is_lost_is_cancelled() {
 fn a_session_that_dies_after_the_rename_is_not_cancelled() {
     let file = content(SIZE);
     let (mut world, config) = claimed_in_part(&file);
-    world.sides[RECEIVER].slow = Some(Vec::new());
+    world.hosts[RECEIVER].slow = Some(Vec::new());
     world.work_off(RECEIVER);
-    while world.sides[RECEIVER].store.get(&name("copy")).is_none() {
+    while world.hosts[RECEIVER].store.get(&name("copy")).is_none() {
         world.step();
         world.work_off(RECEIVER);
     }
-    world.sides[RECEIVER].slow = None;
+    world.hosts[RECEIVER].slow = None;
     restart_side(&mut world, &config, RECEIVER, 99);
     world.run();
     world.assert_delivered(&file);
     let has_failed = |it: &Indication| matches!(it, Indication::Finished(it) if it.result.is_err());
-    assert!(!world.sides[RECEIVER].indications.iter().any(has_failed), "it is reported once");
+    assert!(!world.hosts[RECEIVER].indications.iter().any(has_failed), "it is reported once");
 }
 
 /// A flood takes the place of a session that a restarted receiver continued: what its former run
@@ -126,7 +126,7 @@ fn a_displaced_session_of_an_earlier_run_is_refused() {
         }
     }
     world.run();
-    let copy = world.sides[RECEIVER].store.get(&name("copy"));
+    let copy = world.hosts[RECEIVER].store.get(&name("copy"));
     let sender = world.finished(SENDER).expect("it ended");
     assert!(sender.result.is_err() || copy == Some(&file[..]), "{:?}", sender.result);
 }
@@ -137,7 +137,7 @@ fn a_session_without_its_record_is_cancelled() {
     let file = content(SIZE);
     let (mut world, config) = claimed_in_part(&file);
     world.run_until(Time::ZERO + Duration::from_millis(35));
-    let store = &mut world.sides[RECEIVER].store;
+    let store = &mut world.hosts[RECEIVER].store;
     let key = store.records().next().expect("there is one").0.to_owned();
     let request = IndexRequest::Put { key, value: Bytes::from_static(b"damaged") };
     store.execute(StoreEffect::Index { ticket: Ticket(0), request });
@@ -148,7 +148,7 @@ fn a_session_without_its_record_is_cancelled() {
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::System));
     let reported = |world: &World| {
         let reported = |i: &&Indication| matches!(i, Indication::Interrupted { sessions: 1 });
-        world.sides[RECEIVER].indications.iter().filter(reported).count()
+        world.hosts[RECEIVER].indications.iter().filter(reported).count()
     };
     assert_eq!(reported(&world), 1);
     // Its sender is informed, so nothing of it is kept.
@@ -173,15 +173,15 @@ fn a_restarted_sender_sends_only_what_is_missing() {
         world.run_until(Time::ZERO + Duration::from_millis(millis));
         restart_side(&mut world, &config(), SENDER, 7);
         world.run();
-        assert!(world.sides[RECEIVER].store.get(&name("copy")) == Some(&file[..]), "{millis}");
-        let finished = world.sides[SENDER].indications.iter().filter(|indication| {
+        assert!(world.hosts[RECEIVER].store.get(&name("copy")) == Some(&file[..]), "{millis}");
+        let finished = world.hosts[SENDER].indications.iter().filter(|indication| {
             matches!(indication, Indication::Finished(finished) if finished.is_confirmed)
         });
         assert_eq!(finished.count(), 1, "{millis}: {:#?}", world.transcript());
         // What was under way arrives; the description goes again, and one segment may.
         let bytes = data_sent(&world);
         assert!(bytes < whole + 2100, "{millis}: {bytes} of {whole}");
-        assert_eq!(world.sides[SENDER].store.records().count(), 0);
+        assert_eq!(world.hosts[SENDER].store.records().count(), 0);
     }
 }
 
@@ -192,16 +192,16 @@ fn a_changed_file_is_not_sent_on() {
     let mut world = World::with(&config());
     world.send(&file, Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(50));
-    world.sides[SENDER].store.insert(name("source"), content(LONG + 1));
+    world.hosts[SENDER].store.insert(name("source"), content(LONG + 1));
     restart_side(&mut world, &config(), SENDER, 7);
     world.run();
     let sender = world.finished(SENDER).expect("it ended");
     let failure = sender.result.expect_err("it is another file");
     assert_eq!((failure.by, failure.reason), (End::Sender, CancelReason::System));
-    assert_eq!(world.sides[SENDER].store.records().count(), 0);
+    assert_eq!(world.hosts[SENDER].store.records().count(), 0);
     let receiver = world.finished(RECEIVER).expect("it was notified");
     assert_eq!(receiver.result.map_err(|failure| failure.by), Err(End::Sender));
-    assert_eq!(world.sides[RECEIVER].store.names(Area::Spool).count(), 0);
+    assert_eq!(world.hosts[RECEIVER].store.names(Area::Spool).count(), 0);
 }
 
 #[test]
@@ -211,14 +211,14 @@ fn little_is_sent_twice_over_a_long_and_lossy_link() {
     let config = Config::default();
     for millis in [1_000, 2_000, 3_000, 4_500, 6_000] {
         let mut world = World::with(&config);
-        world.info.owlt = Some(Duration::from_millis(1280));
+        world.hops[0].info.owlt = Some(Duration::from_millis(1280));
         (0..2).for_each(|side| world.up(side));
-        world.lose = lose_one_in(100, 3);
+        world.lose(lose_one_in(100, 3));
         world.send(&file, Red::All);
         world.run_until(Time::ZERO + Duration::from_millis(millis));
         restart_side(&mut world, &config, SENDER, 7);
         world.run();
-        assert!(world.sides[RECEIVER].store.get(&name("copy")) == Some(&file[..]), "{millis}");
+        assert!(world.hosts[RECEIVER].store.get(&name("copy")) == Some(&file[..]), "{millis}");
         // Repairs and their copies are 2 to 5 %.
         let bytes = data_sent(&world);
         assert!(bytes < LONG * 107 / 100, "{millis}: {bytes}");
@@ -261,13 +261,13 @@ impl Killed {
         match *op {
             Op::Kill(side, is_crash) => self.kill(side, is_crash),
             Op::Dies(side, effects) => {
-                world.sides[side].dies_after = Some(effects.into());
+                world.hosts[side].dies_after = Some(effects.into());
                 world.run_until(world.now + Duration::from_millis(150));
-                world.sides[side].dies_after = None;
+                world.hosts[side].dies_after = None;
                 self.kill(side, true);
             }
-            Op::Lose(n) => world.lose = lose_one_in(n, rng.next_u64()),
-            Op::Slow(side) => self.toggle_slow(side),
+            Op::Lose(n) => world.lose(lose_one_in(n, rng.next_u64())),
+            Op::Slow(side) => world.toggle_slow(side),
             Op::Wait(wait) => {
                 for _ in 0..wait.div_ceil(20) {
                     world.run_until(world.now + Duration::from_millis(20));
@@ -280,38 +280,22 @@ impl Killed {
     fn kill(&mut self, side: usize, is_crash: bool) {
         let Self { world, rng, config } = self;
         if is_crash {
-            world.lose_unsynced(side, rng);
+            world.hosts[side].lose_unsynced(|| rng.chance(0.5));
         }
-        world.sides[side].slow = None;
+        world.hosts[side].slow = None;
         restart_side(world, config, side, rng.next_u64());
-    }
-
-    fn toggle_slow(&mut self, side: usize) {
-        let world = &mut self.world;
-        if world.sides[side].slow.is_none() {
-            world.sides[side].slow = Some(Vec::new());
-            return;
-        }
-        while world.sides[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
-            world.work_off(side);
-        }
-        world.sides[side].slow = None;
     }
 
     /// Runs without further faults. The file arrives, unless its receiver had nothing but a
     /// checkpoint when it was killed, which costs no file.
     fn settle(mut self, file: &[u8]) {
-        for side in [SENDER, RECEIVER] {
-            if self.world.sides[side].slow.is_some() {
-                self.toggle_slow(side);
-            }
-        }
-        self.world.lose = Box::new(|_, _, _| false);
+        (0..2).for_each(|side| self.world.make_fast(side));
+        self.world.lose(|_, _, _| false);
         self.world.run();
-        let copy = self.world.sides[RECEIVER].store.get(&name("copy"));
+        let copy = self.world.hosts[RECEIVER].store.get(&name("copy"));
         assert!(copy.is_none_or(|copy| copy == file), "a wrong file");
         let is_there = copy.is_some();
-        for indication in &self.world.sides[SENDER].indications {
+        for indication in &self.world.hosts[SENDER].indications {
             if let Indication::Finished(finished) = indication {
                 let may_fail = self.config.default_remote.checkpoint_every.is_some();
                 let is_sound = finished.result.is_ok() || may_fail;
@@ -319,13 +303,13 @@ impl Killed {
                 assert!(finished.result.is_err() || is_there, "it did not arrive");
             }
         }
-        assert_eq!(self.world.sides[SENDER].store.records().count(), 0);
+        assert_eq!(self.world.hosts[SENDER].store.records().count(), 0);
         let done = |key: &str| key.starts_with("ltpd-");
-        assert!(self.world.sides[RECEIVER].store.records().all(|(key, _)| done(key)));
-        for side in &self.world.sides {
+        assert!(self.world.hosts[RECEIVER].store.records().all(|(key, _)| done(key)));
+        for side in &self.world.hosts {
             assert_eq!(side.engine.sessions().count(), 0);
         }
-        assert_eq!(self.world.sides[RECEIVER].store.names(Area::Spool).count(), 0);
+        assert_eq!(self.world.hosts[RECEIVER].store.names(Area::Spool).count(), 0);
     }
 }
 
@@ -357,8 +341,8 @@ proptest! {
         let file = content(size);
         let mut world = World::with(&config);
         world.logging = false;
-        world.sides[RECEIVER].synced = Some(BTreeMap::new());
-        world.lose = lose_one_in(20, seed);
+        world.hosts[RECEIVER].unsynced = Some(BTreeMap::new());
+        world.lose(lose_one_in(20, seed));
         world.send(&file, Red::All);
         let mut it = Killed { world, config, rng: Rng::new(seed, "crashes") };
         for op in &ops {
@@ -378,7 +362,7 @@ fn a_session_without_a_report_restarts() {
     world.run();
     assert_eq!(world.finished(0).map(|finished| finished.result), Some(Ok(())));
     assert!(
-        world.sides[1].store.get(&name("copy")) == Some(&file[..]),
+        world.hosts[1].store.get(&name("copy")) == Some(&file[..]),
         "{:#?}",
         world.transcript()
     );
@@ -390,7 +374,7 @@ fn closed_sessions_leave_no_record() {
     restart(&mut world, &config(), Duration::from_secs(60));
     world.run();
     let reported = |i: &Indication| matches!(i, Indication::Interrupted { .. });
-    assert!(!world.sides[1].indications.iter().any(reported));
+    assert!(!world.hosts[1].indications.iter().any(reported));
 }
 
 /// The datagrams of a transfer are recorded, and replayed to a receiver that was restarted
@@ -403,15 +387,15 @@ fn a_replayed_transfer_replaces_nothing_after_a_restart() {
         world.send(&file, red);
         world.run();
         world.assert_delivered(&file);
-        let sent: Vec<_> = world.log.iter().filter(|(_, side, ..)| *side == 0).cloned().collect();
-        world.sides[1].store.insert(name("copy"), b"newer".to_vec());
+        let sent: Vec<_> = world.log.iter().filter(|sent| sent.from == 0).cloned().collect();
+        world.hosts[1].store.insert(name("copy"), b"newer".to_vec());
         restart(&mut world, &config(), Duration::from_secs(60));
         let before = world.log.len();
-        for (_, _, datagram, _) in &sent {
-            world.hear(1, datagram);
+        for sent in &sent {
+            world.hear(1, &sent.bytes);
         }
         world.run();
-        assert!(world.sides[1].store.get(&name("copy")) == Some(&b"newer"[..]));
+        assert!(world.hosts[1].store.get(&name("copy")) == Some(&b"newer"[..]));
         // A sender without the report of complete delivery is notified.
         let is_report = |line: &String| line.starts_with("< RS");
         let reports = world.transcript()[before..].iter().filter(|line| is_report(line)).count();
@@ -428,5 +412,5 @@ fn few_files_are_remembered_over_restarts() {
         world.send(&content(10), Red::All);
         world.run();
     }
-    assert_eq!(world.sides[1].store.records().count(), 3);
+    assert_eq!(world.hosts[1].store.records().count(), 3);
 }

@@ -135,14 +135,14 @@ fn a_file_crosses_while_keys_change() {
     let behind = Authentication { key: old, accepted: vec![new] };
     let file = content(100_000);
     let mut world = World::new([config(Some(ahead)), config(Some(behind))]);
-    world.lose = lose_one_in(5, 1);
+    world.lose(lose_one_in(5, 1));
     world.send(&file, Red::All);
     world.run();
     world.assert_delivered(&file);
-    assert!(world.log.iter().all(|(_, _, datagram, _)| datagram.len() <= 1024));
+    assert!(world.log.iter().all(|sent| sent.bytes.len() <= 1024));
     for side in 0..2 {
-        assert_eq!(world.sides[side].engine.stats().unauthenticated, 0);
-        assert_eq!(world.sides[side].engine.stats().oversize, 0);
+        assert_eq!(world.hosts[side].engine.stats().unauthenticated, 0);
+        assert_eq!(world.hosts[side].engine.stats().oversize, 0);
     }
 }
 
@@ -153,18 +153,18 @@ fn unauthenticated_segments_are_dropped_and_counted() {
     let mut world = World::new([config(Some(keys)), config(None)]);
     world.send(&file, Red::All);
     // The sender receives nothing authenticated; a cancellation is not accepted either.
-    let id = world.sides[0].engine.sessions().next().expect("it is under way").id;
+    let id = world.hosts[0].engine.sessions().next().expect("it is under way").id;
     let reason = crate::segment::CancelReason::User;
     let cancel = Body::Cancel { by: crate::segment::End::Receiver, reason };
     let cancel = Segment::new(id, cancel).to_vec().expect("a segment");
     world.input(0, Input::Receive(Receive::datagram(PATH, &cancel)));
-    assert_eq!(world.sides[0].engine.stats().unauthenticated, 1);
-    assert_eq!(world.sides[0].engine.sessions().count(), 1);
+    assert_eq!(world.hosts[0].engine.stats().unauthenticated, 1);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 1);
     world.run();
     let result = world.finished(0).expect("it gave up").result;
     assert!(result.is_err_and(|failure| failure.by == crate::segment::End::Sender));
-    assert!(world.sides[0].engine.stats().unauthenticated > 1);
-    assert_eq!(world.sides[0].engine.stats().received.total(), 0);
+    assert!(world.hosts[0].engine.stats().unauthenticated > 1);
+    assert_eq!(world.hosts[0].engine.stats().received.total(), 0);
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn closed_sessions_reply_with_the_key() {
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
     // The sender's session ends with it.
     let world = World::crossed_with(&config(Some(keys)), 5_000, Red::All, lose_first_report_ack());
-    assert!(world.sides[0].engine.stats().stray > 0, "{:#?}", world.transcript());
-    assert_eq!(world.sides[1].engine.stats().unauthenticated, 0);
+    assert!(world.hosts[0].engine.stats().stray > 0, "{:#?}", world.transcript());
+    assert_eq!(world.hosts[1].engine.stats().unauthenticated, 0);
 }
 
 /// The cookies in a datagram of the log.
@@ -188,23 +188,22 @@ fn cookies_accompany_everything_after_the_first_reply() {
     let file = content(50_000);
     for configs in [[with.clone(), with.clone()], [Config::default(), with]] {
         let mut world = World::new(configs);
-        world.lose = lose_one_in(5, 2);
+        world.lose(lose_one_in(5, 2));
         world.send(&file, Red::All);
         world.run();
         world.assert_delivered(&file);
-        let cookie =
-            world.log.iter().find(|(_, side, ..)| *side == 1).map(|(_, _, d, _)| cookies(d));
+        let cookie = world.log.iter().find(|sent| sent.from == 1).map(|sent| cookies(&sent.bytes));
         let cookie = cookie.expect("it answered");
         assert_eq!(cookie.len(), 1);
-        let received = world.sides[0].engine.stats().received;
+        let received = world.hosts[0].engine.stats().received;
         assert!(received.total() > 1);
-        for (_, side, datagram, _) in &world.log {
-            let found = cookies(datagram);
-            assert!(found == cookie || *side == 0 && found.is_empty());
+        for sent in &world.log {
+            let found = cookies(&sent.bytes);
+            assert!(found == cookie || sent.from == 0 && found.is_empty());
         }
-        assert_eq!(cookies(&world.log.last().expect("a segment was sent").2), cookie);
+        assert_eq!(cookies(&world.log.last().expect("a segment was sent").bytes), cookie);
         for side in 0..2 {
-            assert_eq!(world.sides[side].engine.stats().wrong_cookies, 0);
+            assert_eq!(world.hosts[side].engine.stats().wrong_cookies, 0);
         }
     }
 }
@@ -220,7 +219,7 @@ fn segments_without_the_cookie_are_dropped() {
     let mut world = World::with(&config);
     let id = world.send(&file, Red::All);
     // The sender's first reply with the cookie arrives after one and a half round trips.
-    while world.sides[1].engine.stats().received.report_acks == 0 {
+    while world.hosts[1].engine.stats().received.report_acks == 0 {
         assert!(world.step());
     }
     let reason = crate::segment::CancelReason::User;
@@ -228,8 +227,8 @@ fn segments_without_the_cookie_are_dropped() {
     for (side, by) in ends.into_iter().enumerate() {
         let cancel = Segment::new(id, Body::Cancel { by, reason }).to_vec().expect("a segment");
         world.input(side, Input::Receive(Receive::datagram(PATH, &cancel)));
-        assert_eq!(world.sides[side].engine.stats().wrong_cookies, 1);
-        assert_eq!(world.sides[side].engine.sessions().count(), 1);
+        assert_eq!(world.hosts[side].engine.stats().wrong_cookies, 1);
+        assert_eq!(world.hosts[side].engine.sessions().count(), 1);
     }
     world.run();
     world.assert_delivered(&file);
@@ -239,7 +238,7 @@ fn segments_without_the_cookie_are_dropped() {
 fn closed_sessions_reply_with_their_cookie() {
     let config = Config { cookies: true, ..Config::default() };
     let world = World::crossed_with(&config, 5_000, Red::All, lose_first_report_ack());
-    assert_eq!(world.sides[0].engine.stats().stray, 1, "{:#?}", world.transcript());
-    assert_eq!(world.sides[1].engine.stats().wrong_cookies, 0);
-    assert_eq!(world.sides[1].engine.stats().received.report_acks, 1);
+    assert_eq!(world.hosts[0].engine.stats().stray, 1, "{:#?}", world.transcript());
+    assert_eq!(world.hosts[1].engine.stats().wrong_cookies, 0);
+    assert_eq!(world.hosts[1].engine.stats().received.report_acks, 1);
 }

@@ -11,18 +11,18 @@ use crate::{Config, Red, Remote, Timer};
 /// 10 Mbit/s forward and `return_bps` on the return link, configured at the sender.
 fn world(return_bps: u64, config: &Config) -> World {
     let mut world = World::with(config);
-    let info = world.info.clone();
-    world.info.rate_bps = Some(return_bps);
+    let info = world.hops[0].info.clone();
+    world.hops[0].info.rate_bps = Some(return_bps);
     world.up(1);
-    world.info = PathInfo { return_bps: Some(return_bps), ..info };
+    world.hops[0].info = PathInfo { return_bps: Some(return_bps), ..info };
     world.up(0);
     world
 }
 
 /// Bytes of the block in all data segments, and the number of these segments.
 fn sent(world: &World) -> (usize, usize) {
-    let data = world.log.iter().filter_map(|(_, _, datagram, _)| {
-        match Segment::decode(datagram).expect("what an engine sends can be read").body {
+    let data = world.log.iter().filter_map(|sent| {
+        match Segment::decode(&sent.bytes).expect("what an engine sends can be read").body {
             Body::Data(data) => Some(data.data.len()),
             _ => None,
         }
@@ -36,10 +36,10 @@ fn delivery(return_bps: u64, is_known: bool) -> (Duration, usize) {
     let one = |seed| {
         let mut world = world(return_bps, &Config::default());
         if !is_known {
-            world.info.return_bps = None;
+            world.hops[0].info.return_bps = None;
             world.up(0);
         }
-        world.lose = lose_one_in(10, seed);
+        world.lose(lose_one_in(10, seed));
         world.send(&file, Red::All);
         while world.finished(1).is_none() {
             assert!(world.step(), "{:#?}", world.transcript());
@@ -73,17 +73,17 @@ fn symmetric_links_cause_no_unrequested_repeats() {
         for seed in 0..8 {
             let default_remote = Remote { repair_copies: 2, ..Remote::default() };
             let mut world = World::with(&Config { default_remote, ..Config::default() });
-            world.info.owlt = Some(Duration::from_millis(light_ms));
-            world.info.return_bps = Some(10_000_000).filter(|_| seed % 2 == 0);
+            world.hops[0].info.owlt = Some(Duration::from_millis(light_ms));
+            world.hops[0].info.return_bps = Some(10_000_000).filter(|_| seed % 2 == 0);
             (0..2).for_each(|side| world.up(side));
             let mut lost = 0;
-            world.lose = lose_one_in(10, seed);
+            world.lose(lose_one_in(10, seed));
             world.send(&file, Red::All);
             world.run();
             world.assert_delivered(&file);
-            for (_, side, datagram, is_lost) in &world.log {
-                let segment = Segment::decode(datagram).expect("a segment");
-                if let (0, true, Body::Data(data)) = (*side, *is_lost, segment.body) {
+            for sent in &world.log {
+                let segment = Segment::decode(&sent.bytes).expect("a segment");
+                if let (0, true, Body::Data(data)) = (sent.from, sent.lost, segment.body) {
                     lost += data.data.len();
                 }
             }
@@ -100,7 +100,7 @@ fn repeats_to_a_dead_peer_end() {
     for dead_from in [0, 3] {
         let mut world =
             world(2_000, &Config { default_remote: remote.clone(), ..Config::default() });
-        world.lose = Box::new(move |side, number, _| {
+        world.lose(move |side, number, _| {
             side == 1 && number >= dead_from || side == 0 && number % 10 == 7
         });
         world.send(&file, Red::All);

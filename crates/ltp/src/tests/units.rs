@@ -22,7 +22,7 @@ fn config() -> Config {
 
 /// The units that arrived, with their sessions.
 fn arrived(world: &World) -> Vec<(SessionId, u64, Vec<u8>)> {
-    let units = world.sides[1].indications.iter().filter_map(|indication| match indication {
+    let units = world.hosts[1].indications.iter().filter_map(|indication| match indication {
         Indication::Data { id, service, bytes } => Some((*id, *service, bytes.to_vec())),
         _ => None,
     });
@@ -33,7 +33,7 @@ fn arrived(world: &World) -> Vec<(SessionId, u64, Vec<u8>)> {
 fn small_units_share_a_block_until_it_is_old() {
     let mut world = World::with(&config());
     for i in 0..5 {
-        world.sides[0].engine.send_data(world.now, 2, i, &[i as u8; 20]).expect("it is small");
+        world.hosts[0].engine.send_data(world.now, 2, i, &[i as u8; 20]).expect("it is small");
         world.drain(0);
         world.run_until(world.now + Duration::from_millis(5));
     }
@@ -44,8 +44,8 @@ fn small_units_share_a_block_until_it_is_old() {
     let expected: Vec<_> = (0..5).map(|i| (session, i, vec![i as u8; 20])).collect();
     assert_eq!(units, expected);
     assert_eq!(world.transcript(), ["> red EOB 0-110 CP 1/0", "< RS 1/1 0-110: 0-110", "> RA 1"]);
-    assert_eq!(world.log[0].0, Time::ZERO + AGE);
-    let [sender, receiver] = world.sides.each_ref().map(|side| side.engine.memory());
+    assert_eq!(world.log[0].at, Time::ZERO + AGE);
+    let [sender, receiver] = [0, 1].map(|host| world.hosts[host].engine.memory());
     assert!(sender.abs_diff(receiver) < 5_000, "{sender} {receiver}");
     for side in 0..2 {
         assert_eq!(world.finished(side).map(|finished| finished.result), Some(Ok(())));
@@ -55,11 +55,11 @@ fn small_units_share_a_block_until_it_is_old() {
 #[test]
 fn aggregation_limits_are_enforced() {
     let mut world = World::with(&Config { aggregation: None, ..config() });
-    let node = &mut world.sides[0].engine;
+    let node = &mut world.hosts[0].engine;
     let error = node.send_data(Time::ZERO, 2, 1, b"x").expect_err("it is off");
     assert_eq!(error, RequestError::NoAggregation);
     let mut world = World::with(&config());
-    let node = &mut world.sides[0].engine;
+    let node = &mut world.hosts[0].engine;
     let error = node.send_data(Time::ZERO, 1, 1, b"x").expect_err("that is itself");
     assert_eq!(error, RequestError::Oneself);
     let error = node.send_data(Time::ZERO, 2, 1, &[0; 4_000]).expect_err("it is large");
@@ -73,7 +73,7 @@ fn aggregation_limits_are_enforced() {
     world.drain(0);
     world.run();
     assert_eq!(arrived(&world).len(), taken);
-    world.sides[0].engine.send_data(world.now, 2, 1, b"x").expect("there is room again");
+    world.hosts[0].engine.send_data(world.now, 2, 1, b"x").expect("there is room again");
 }
 
 /// A block of units from engine 1 that holds these bytes, in one segment.
@@ -93,19 +93,19 @@ fn invalid_blocks_of_units_are_refused() {
     let mut world = World::with(&config());
     world.input(1, Input::Receive(Receive::datagram(PATH, &block(1, 0, b"\x01\x05four"))));
     assert!(arrived(&world).is_empty());
-    let is_told = world.sides[1].indications.iter().any(|indication| {
+    let is_told = world.hosts[1].indications.iter().any(|indication| {
         matches!(indication, Indication::PeerError { error: PeerError::NotUnits, .. })
     });
     assert!(is_told);
     // An offset does not take memory beyond the limits either.
-    let before = world.sides[1].engine.memory();
+    let before = world.hosts[1].engine.memory();
     for number in 2..20 {
         let segment = block(number, 3_900, b"x");
         world.input(1, Input::Receive(Receive::datagram(PATH, &segment)));
     }
     world.input(1, Input::Receive(Receive::datagram(PATH, &block(20, 1 << 30, b"x"))));
-    assert!(world.sides[1].engine.memory() - before < 20_000 + 20 * 4_000);
-    assert!(world.sides[1].engine.stats().data_dropped > 10);
+    assert!(world.hosts[1].engine.memory() - before < 20_000 + 20 * 4_000);
+    assert!(world.hosts[1].engine.stats().data_dropped > 10);
     // A world without aggregation cancels.
     let mut world = World::with(&Config { aggregation: None, ..config() });
     world.input(1, Input::Receive(Receive::datagram(PATH, &block(1, 0, b"\x01\x04four"))));
@@ -123,11 +123,11 @@ proptest! {
         let mut config = config();
         config.limits.units_total = 1 << 20;
         let mut world = World::with(&config);
-        world.lose = lose_one_in(6, seed);
+        world.lose(lose_one_in(6, seed));
         let mut sent = Vec::new();
         for (number, (service, len, wait)) in units.into_iter().enumerate() {
             let data = vec![number as u8; len];
-            world.sides[0].engine.send_data(world.now, 2, service, &data).expect("there is room");
+            world.hosts[0].engine.send_data(world.now, 2, service, &data).expect("there is room");
             world.drain(0);
             sent.push((service, data));
             world.run_until(world.now + Duration::from_millis(wait));
@@ -146,7 +146,7 @@ proptest! {
         let found: Vec<_> = found.into_iter().map(|(_, service, data)| (service, data)).collect();
         prop_assert_eq!(found, sent);
         for side in 0..2 {
-            prop_assert_eq!(world.sides[side].engine.sessions().count(), 0);
+            prop_assert_eq!(world.hosts[side].engine.sessions().count(), 0);
         }
     }
 }

@@ -7,7 +7,7 @@ pub(super) use crate::test_world::{PATH, content, lose_numbers, lose_one_in, nam
 use crate::segment::{
     Body, CancelReason, Claim, Claims, DataKind, End, Report, Segment, SessionId,
 };
-use crate::test_world::{self, Fate};
+use crate::test_world::{self, Losses};
 use crate::{Config, Finished, Indication, Node, PeerError, Red, SendRequest};
 
 pub(super) type World = test_world::World<Node>;
@@ -34,10 +34,10 @@ impl World {
     }
 
     /// Lets a file of `len` bytes cross with these losses.
-    pub(super) fn crossed_with(config: &Config, len: usize, red: Red, lose: Fate) -> Self {
+    pub(super) fn crossed_with(config: &Config, len: usize, red: Red, lose: Losses) -> Self {
         let mut world = Self::with(config);
         let file = content(len);
-        world.lose = lose;
+        world.lose(lose);
         world.send(&file, red);
         world.run();
         world.assert_delivered(&file);
@@ -46,10 +46,10 @@ impl World {
 
     /// Sends a file from engine 1 to engine 2.
     pub(super) fn send(&mut self, content: &[u8], red: Red) -> SessionId {
-        self.sides[0].store.insert(name("source"), content.to_vec());
+        self.hosts[0].store.insert(name("source"), content.to_vec());
         let (source, copy) = (name("source"), "copy".to_owned());
         let request = SendRequest { destination: 2, source, name: copy, red };
-        let id = self.sides[0].engine.send(self.now, request).expect("the request is sound");
+        let id = self.hosts[0].engine.send(self.now, request).expect("the request is sound");
         self.drain(0);
         id
     }
@@ -57,13 +57,12 @@ impl World {
     /// Delivers a report to engine 1 that claims these ranges below `upper`, in reply to its last
     /// checkpoint.
     pub(super) fn answer(&mut self, id: SessionId, serial: u64, here: &[(u64, u64)], upper: u64) {
-        let checkpoint =
-            self.log.iter().rev().find_map(|(_, _, datagram, _)| {
-                match Segment::decode(datagram).expect("what an engine sends can be read").body {
-                    Body::Data(data) => data.checkpoint,
-                    _ => None,
-                }
-            });
+        let checkpoint = self.log.iter().rev().find_map(|sent| {
+            match Segment::decode(&sent.bytes).expect("what an engine sends can be read").body {
+                Body::Data(data) => data.checkpoint,
+                _ => None,
+            }
+        });
         let checkpoint = checkpoint.expect("there is one").serial;
         let claim = |(from, to): &(u64, u64)| Claim { offset: *from, length: to - from };
         let claims: Vec<_> = here.iter().map(claim).collect();
@@ -75,7 +74,7 @@ impl World {
 
     /// Result of a side's first session.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
-        self.sides[side].indications.iter().find_map(|indication| match indication {
+        self.hosts[side].indications.iter().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
             _ => None,
         })
@@ -87,17 +86,17 @@ impl World {
             Indication::PeerError { error, .. } => Some(*error),
             _ => None,
         };
-        self.sides[side].indications.iter().filter_map(error).collect()
+        self.hosts[side].indications.iter().filter_map(error).collect()
     }
 
     /// Asserts that the file arrived, and that both sides report success.
     pub(super) fn assert_delivered(&self, content: &[u8]) {
-        let copy = self.sides[1].store.get(&name("copy"));
+        let copy = self.hosts[1].store.get(&name("copy"));
         assert!(copy == Some(content), "{:#?}", self.transcript());
         for side in 0..2 {
             let finished = self.finished(side).expect("it ended");
             assert_eq!(finished.result, Ok(()), "{:#?}", self.transcript());
-            assert_eq!(self.sides[side].engine.sessions().count(), 0);
+            assert_eq!(self.hosts[side].engine.sessions().count(), 0);
         }
     }
 
@@ -159,7 +158,7 @@ pub(crate) fn reason_name(reason: CancelReason) -> &'static str {
 }
 
 /// Loses the first acknowledgement of a report.
-pub(super) fn lose_first_report_ack() -> Fate {
+pub(super) fn lose_first_report_ack() -> Losses {
     let mut lost = false;
     Box::new(move |_, _, datagram| {
         let segment = Segment::decode(datagram).expect("what an engine sends can be read");

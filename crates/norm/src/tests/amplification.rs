@@ -23,13 +23,13 @@ fn kind(datagram: &[u8]) -> &'static str {
 /// First message of each kind from a sender whose receiver is silent.
 fn messages(config: &Config) -> Vec<Vec<u8>> {
     let mut world = World::with(config);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     world.send(&content(20_000));
     world.run_until(Time::ZERO + Duration::from_secs(20));
     let mut found: Vec<Vec<u8>> = Vec::new();
-    for (_, _, datagram, _) in &world.log {
-        if found.iter().all(|other| kind(other) != kind(datagram)) {
-            found.push(datagram.clone());
+    for sent in &world.log {
+        if found.iter().all(|other| kind(other) != kind(&sent.bytes)) {
+            found.push(sent.bytes.clone());
         }
     }
     found
@@ -38,7 +38,7 @@ fn messages(config: &Config) -> Vec<Vec<u8>> {
 /// Bytes and datagrams that a receiver sends within an hour after these messages, `times` each.
 fn replies(config: &Config, messages: &[Vec<u8>], times: usize) -> (usize, usize) {
     let mut world = World::with(config);
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     for message in messages {
         for _ in 0..times {
             world.hear(1, message);
@@ -46,8 +46,8 @@ fn replies(config: &Config, messages: &[Vec<u8>], times: usize) -> (usize, usize
         }
     }
     world.run_until(Time::ZERO + Duration::from_secs(3700));
-    assert!(world.log.iter().all(|(_, side, ..)| *side == 1));
-    (world.log.iter().map(|(_, _, bytes, _)| bytes.len()).sum(), world.log.len())
+    assert!(world.log.iter().all(|sent| sent.from == 1));
+    (world.log.iter().map(|sent| sent.bytes.len()).sum(), world.log.len())
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn coded() -> Config {
 fn coded_files_cross_many_losses() {
     for seed in 0..10 {
         let world = World::crossed_with(&coded(), 300_000 + seed as usize, lose_one_in(5, seed));
-        assert!(world.sides[1].engine.stats().recovered > 0, "{seed}");
+        assert!(world.hosts[1].engine.stats().recovered > 0, "{seed}");
     }
 }
 
@@ -59,7 +59,7 @@ fn short_and_empty_coded_objects_cross() {
     }
     let mut world = World::with(&coded());
     let bytes = content(150_000);
-    world.lose = lose_one_in(4, 3);
+    world.lose(lose_one_in(4, 3));
     world.request(Content::Data(bytes.clone().into()), "");
     world.run();
     let finished = world.finished(1).expect("it ended");
@@ -104,11 +104,11 @@ impl Forged {
 
     /// Content of the received file.
     fn file(&self) -> Option<&[u8]> {
-        self.world.sides[HERE].store.get(&name("name"))
+        self.world.hosts[HERE].store.get(&name("name"))
     }
 
     fn recovered(&self) -> u64 {
-        self.world.sides[HERE].engine.stats().recovered
+        self.world.hosts[HERE].engine.stats().recovered
     }
 
     fn sender() -> Sender {
@@ -168,9 +168,9 @@ impl Forged {
     }
 
     fn requested(&self) -> Vec<(RequestFlags, u32)> {
-        let nacks = self.world.log.iter().filter(|(_, side, ..)| *side == HERE);
-        let nacks = nacks.filter_map(|(_, _, datagram, _)| {
-            match Message::decode(datagram).expect("nodes send messages").body {
+        let nacks = self.world.log.iter().filter(|sent| sent.from == HERE);
+        let nacks = nacks.filter_map(|sent| {
+            match Message::decode(&sent.bytes).expect("nodes send messages").body {
                 Body::Nack(nack) => Some(nack),
                 _ => None,
             }
@@ -185,9 +185,9 @@ impl Forged {
 
     /// Objects and numbers of missing segments in the receiver's reports.
     fn reports(&self) -> Vec<(u16, u16)> {
-        let nacks = self.world.log.iter().filter(|(_, side, ..)| *side == HERE);
-        let reports = nacks.filter_map(|(_, _, datagram, _)| {
-            match Message::decode(datagram).expect("nodes send messages").body {
+        let nacks = self.world.log.iter().filter(|sent| sent.from == HERE);
+        let reports = nacks.filter_map(|sent| {
+            match Message::decode(&sent.bytes).expect("nodes send messages").body {
                 Body::Nack(nack) => Report::find(&nack.others),
                 _ => None,
             }
@@ -196,7 +196,7 @@ impl Forged {
     }
 
     fn ends(&self) -> Vec<&Finished> {
-        let ends = self.world.sides[HERE].indications.iter();
+        let ends = self.world.hosts[HERE].indications.iter();
         ends.filter_map(|it| match it {
             Indication::Finished(end) => Some(end),
             _ => None,
@@ -205,7 +205,7 @@ impl Forged {
     }
 
     fn failures(&self) -> u64 {
-        self.world.sides[HERE].engine.stats().digest_failures
+        self.world.hosts[HERE].engine.stats().digest_failures
     }
 }
 
@@ -242,7 +242,7 @@ fn segments_before_the_description_are_kept() {
     assert!(forged.ends().is_empty());
     forged.data(1, (0, 0), segment(&bytes, 0));
     assert_eq!(forged.ends()[0].data.as_deref(), Some(&bytes[..]));
-    assert_eq!(forged.world.sides[HERE].engine.stats().recovered, 1);
+    assert_eq!(forged.world.hosts[HERE].engine.stats().recovered, 1);
 }
 
 #[test]
@@ -255,10 +255,10 @@ fn kept_segments_have_limited_memory() {
             forged.data(object, (0, symbol), &[1; 100]);
         }
     }
-    assert!(forged.world.sides[HERE].engine.memory() < 700_000);
-    let before = forged.world.sides[HERE].engine.stats().data_dropped;
+    assert!(forged.world.hosts[HERE].engine.memory() < 700_000);
+    let before = forged.world.hosts[HERE].engine.stats().data_dropped;
     forged.data(100, (0, 0), &[1; 100]);
-    assert_eq!(forged.world.sides[HERE].engine.stats().data_dropped, before + 1);
+    assert_eq!(forged.world.hosts[HERE].engine.stats().data_dropped, before + 1);
 }
 
 #[test]
@@ -385,12 +385,12 @@ fn blocks_of_files_take_little_memory() {
     let mut forged = Forged::of_file(50_000_000, 24_576);
     forged.fti.instance = 0x530d;
     forged.info(1, None);
-    let before = forged.world.sides[HERE].engine.memory();
+    let before = forged.world.hosts[HERE].engine.memory();
     for block in 0..20 {
         forged.data(1, (block, 7), &[1; 100]);
         forged.data(1, (block, 24_576), &[1; 100]);
     }
-    let memory = forged.world.sides[HERE].engine.memory() - before;
+    let memory = forged.world.hosts[HERE].engine.memory() - before;
     assert!(memory < 20 * 100_000, "{memory}");
 }
 
@@ -418,7 +418,7 @@ fn assert_refused(scheme: Scheme, fti: Fti) {
     // The first message of an unknown sender is not reported.
     forged.info(0, None);
     forged.info(1, None);
-    let before = forged.world.sides[HERE].engine.memory();
+    let before = forged.world.hosts[HERE].engine.memory();
     (0..4).for_each(|symbol| forged.data(1, (0, symbol), &[1; 100]));
     forged.flush(1, (0, 3));
     let ends = forged.ends();
@@ -427,5 +427,5 @@ fn assert_refused(scheme: Scheme, fti: Fti) {
         "{scheme} {fti:?} {ends:?}"
     );
     assert_eq!(forged.requested(), []);
-    assert_eq!(forged.world.sides[HERE].engine.memory(), before);
+    assert_eq!(forged.world.hosts[HERE].engine.memory(), before);
 }

@@ -17,16 +17,16 @@ fn coded(waste: Waste) -> Config {
 fn unasked_parity_covers_losses() {
     let world = World::crossed_with(&coded(Waste::Share(0.01)), 200_000, lose_numbers(&[20, 90]));
     let lines = || world.transcript();
-    assert_eq!(world.sides[1].engine.stats().sent.nacks, 0, "{:#?}", lines());
-    let stats = world.sides[0].engine.stats();
+    assert_eq!(world.hosts[1].engine.stats().sent.nacks, 0, "{:#?}", lines());
+    let stats = world.hosts[0].engine.stats();
     assert!((2..20).contains(&stats.auto_parity), "{}", stats.auto_parity);
-    assert_eq!(world.sides[1].engine.stats().recovered, 2, "{:#?}", lines());
+    assert_eq!(world.hosts[1].engine.stats().recovered, 2, "{:#?}", lines());
 }
 
 #[test]
 fn reports_are_requested_early_if_a_file_opens_late() {
     let mut world = World::with(&coded(Waste::Share(0.01)));
-    world.sides[0].slow = Some(Vec::new());
+    world.hosts[0].slow = Some(Vec::new());
     world.send(&content(1_000_000));
     // The first probe precedes the file.
     world.run_until(Time::from_nanos(5_000_000));
@@ -52,11 +52,11 @@ fn without_waste_lost_segments_are_requested_by_count() {
     let world =
         World::crossed_with(&coded(Waste::Nothing), 200_000, lose_numbers(&[20, 21, 22, 40, 90]));
     let lines = || world.transcript();
-    let stats = world.sides[0].engine.stats();
+    let stats = world.hosts[0].engine.stats();
     let sent = stats.auto_parity + stats.parity_repairs;
     assert!((5..12).contains(&sent), "{sent}: {:#?}", lines());
     assert_eq!(stats.explicit_repairs, 0, "{:#?}", lines());
-    assert!(world.sides[1].engine.stats().sent.nacks <= 1, "{:#?}", lines());
+    assert!(world.hosts[1].engine.stats().sent.nacks <= 1, "{:#?}", lines());
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn after_all_parity_source_segments_are_sent_again() {
     let mut config = coded(Waste::Nothing);
     config.sender.parity = 2;
     let world = World::crossed_with(&config, 100_000, lose_numbers(&[10, 11, 12, 13, 30, 31, 32]));
-    assert!(world.sides[0].engine.stats().explicit_repairs > 0, "{:#?}", world.transcript());
+    assert!(world.hosts[0].engine.stats().explicit_repairs > 0, "{:#?}", world.transcript());
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn segments_sent_again_are_counted_as_mostly_there() {
         config.sender.parity = 256;
         // 997 segments and 256 of parity, of which 626 arrive.
         let world = World::crossed_with(&config, 1_000_000, lose_one_in(2, 5));
-        let stats = world.sides[0].engine.stats();
+        let stats = world.hosts[0].engine.stats();
         let again = stats.explicit_repairs + stats.parity_repairs + stats.auto_parity;
         // In turn, of 1,253 segments 627 are new to the receiver, at the end 256, and half of these
         // arrive: the 371 that it lacks take 2,250.
@@ -114,11 +114,11 @@ fn one_way_parity_reaches_the_confidence() {
         let file = content(100_000);
         let mut lose = lose_one_in(5, seed);
         // Nothing returns.
-        world.lose = Box::new(move |side, number, bytes| side == 1 || lose(side, number, bytes));
+        world.lose(move |side, number, bytes| side == 1 || lose(side, number, bytes));
         world.send(&file);
         world.run_until(Time::from_secs(60));
-        delivered += u32::from(world.sides[1].store.get(&name("copy")).is_some());
-        assert_eq!(world.sides[0].engine.config().sender.end, EndGame::Flush);
+        delivered += u32::from(world.hosts[1].store.get(&name("copy")).is_some());
+        assert_eq!(world.hosts[0].engine.config().sender.end, EndGame::Flush);
     }
     assert!(delivered >= 49, "{delivered}");
 }
@@ -133,10 +133,10 @@ fn delivered_one_way(len: usize, lost_of: (u64, u64), seeds: u64) -> u64 {
     let is_delivered = |seed: &u64| {
         let mut world = World::with(&config);
         let mut rng = engine::Rng::new(*seed, "loss");
-        world.lose = Box::new(move |side, _, _| side == 1 || rng.below(lost_of.1) < lost_of.0);
+        world.lose(move |side, _, _| side == 1 || rng.below(lost_of.1) < lost_of.0);
         world.send(&file);
         world.run_until(Time::from_secs(60));
-        world.sides[1].store.get(&name("copy")).is_some()
+        world.hosts[1].store.get(&name("copy")).is_some()
     };
     (0..seeds).filter(is_delivered).count() as u64
 }
@@ -171,12 +171,12 @@ fn a_carousel_reaches_receivers_that_start_late() {
         let mut world = World::with(&config);
         let file = content(300_000);
         let mut lose = lose_one_in(5, seed);
-        world.lose = Box::new(move |side, number, bytes| {
+        world.lose(move |side, number, bytes| {
             side == 1 || number < late || lose(side, number, bytes)
         });
         world.send(&file);
         world.run_until(Time::from_nanos(5_900_000_000));
-        assert_eq!(world.sides[1].store.get(&name("copy")), Some(&file[..]), "{seed}");
+        assert_eq!(world.hosts[1].store.get(&name("copy")), Some(&file[..]), "{seed}");
         assert_eq!(world.finished(0), None, "{seed}");
         world.run_until(Time::from_secs(8));
         let end = world.finished(0).map(|finished| finished.result.clone());
@@ -193,10 +193,10 @@ fn objects_without_bytes_and_of_many_blocks_go_round() {
         config.receiver.silent = true;
         let mut world = World::with(&config);
         let file = content(len);
-        world.lose = Box::new(move |side, number, _| side == 1 || number < 300);
+        world.lose(move |side, number, _| side == 1 || number < 300);
         world.send(&file);
         world.run_until(Time::from_secs(5));
-        assert_eq!(world.sides[1].store.get(&name("copy")), Some(&file[..]), "{len}");
+        assert_eq!(world.hosts[1].store.get(&name("copy")), Some(&file[..]), "{len}");
         assert!(world.finished(0).is_some(), "{len}");
     }
 }
@@ -207,7 +207,7 @@ fn a_one_way_sender_ends_soon_after_its_last_segment() {
     config.sender.confidence = Some(0.999);
     config.sender.grtt_initial = Duration::from_secs(1_000);
     let mut world = World::with(&config);
-    world.lose = Box::new(|side, _, _| side == 1);
+    world.lose(|side, _, _| side == 1);
     world.send(&content(100_000));
     world.run_until(Time::from_secs(5));
     assert!(world.finished(0).is_some());
@@ -221,7 +221,7 @@ fn many_blocks(blocks: usize, seed: u64) -> (World, ObjectId, Vec<u8>) {
     let mut world = World::with(&config);
     let file = content(200 * blocks);
     let (mut lose, mut sent) = (lose_one_in(5, seed), 0);
-    world.lose = Box::new(move |side, number, bytes| {
+    world.lose(move |side, number, bytes| {
         sent = if side == 0 { number } else { sent };
         side == 1 && sent < 2 * blocks || lose(side, number, bytes)
     });
@@ -240,7 +240,7 @@ fn the_first_of_many_blocks_are_repaired() {
 fn blocks_whose_states_were_dropped_are_repaired() {
     for seed in 0..5 {
         let (mut world, id, file) = many_blocks(1_000, seed);
-        let engine = &mut world.sides[0].engine;
+        let engine = &mut world.hosts[0].engine;
         let Some(sender) = engine.senders.get_mut(&PATH) else {
             panic!("it has no sender");
         };
@@ -248,7 +248,7 @@ fn blocks_whose_states_were_dropped_are_repaired() {
         world.run();
         world.assert_delivered(&file);
         // Of 2,000 segments, 400 are lost, and as many of those that make up for them.
-        let stats = world.sides[0].engine.stats();
+        let stats = world.hosts[0].engine.stats();
         let more = stats.auto_parity + stats.parity_repairs + stats.explicit_repairs;
         assert!(more < 2_000, "{more}");
     }

@@ -109,11 +109,11 @@ impl Prey {
     /// Requests since a time: blocks and segments, first and last.
     fn requested(&self, since: Time) -> Vec<Wish> {
         let mut requested = Vec::new();
-        for (at, side, datagram, _) in &self.world.log {
-            let message = Message::decode(datagram).expect("nodes send messages");
+        for sent in &self.world.log {
+            let message = Message::decode(&sent.bytes).expect("nodes send messages");
             if let Body::Nack(nack) = message.body
-                && *side == HERE
-                && *at >= since
+                && sent.from == HERE
+                && sent.at >= since
             {
                 for request in nack.requests.iter() {
                     let name = |id: PayloadId| (id.block, id.symbol);
@@ -126,7 +126,7 @@ impl Prey {
     }
 
     fn ends(&self) -> Vec<&Finished> {
-        let ends = self.world.sides[HERE].indications.iter();
+        let ends = self.world.hosts[HERE].indications.iter();
         ends.filter_map(|it| match it {
             Indication::Finished(end) => Some(end),
             _ => None,
@@ -135,7 +135,7 @@ impl Prey {
     }
 
     fn memory(&self) -> usize {
-        self.world.sides[HERE].engine.memory()
+        self.world.hosts[HERE].engine.memory()
     }
 }
 
@@ -152,21 +152,21 @@ fn old_gaps_do_not_end_new_objects() {
     };
     send(&mut world, 0);
     world.run();
-    world.lose = Box::new(|from, _, _| from == 0);
+    world.lose(|from, _, _| from == 0);
     for some in [1..151, 151..301] {
         some.for_each(|number| send(&mut world, number));
         world.run();
     }
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     send(&mut world, 301);
     world.run();
-    let here = world.sides[HERE].indications.iter().filter_map(|it| match it {
+    let here = world.hosts[HERE].indications.iter().filter_map(|it| match it {
         Indication::Finished(end) if end.result.is_ok() => Some(end.info.clone()),
         _ => None,
     });
     assert_eq!(here.collect::<Vec<Bytes>>(), ["0", "301"]);
-    assert!(world.sides[HERE].indications.contains(&Indication::LimitReached(Limit::Objects)));
-    assert_eq!(world.sides[HERE].engine.objects().count(), 0);
+    assert!(world.hosts[HERE].indications.contains(&Indication::LimitReached(Limit::Objects)));
+    assert_eq!(world.hosts[HERE].engine.objects().count(), 0);
 }
 
 #[test]
@@ -180,15 +180,15 @@ fn old_gaps_are_not_acknowledged() {
     world.request(Content::Data(content(50).into()), "first");
     world.run();
     let sent: Vec<_> = (0..20).map(|n| n.to_string()).collect();
-    world.lose = Box::new(|from, _, _| from == 0);
+    world.lose(|from, _, _| from == 0);
     for info in &sent {
         world.request(Content::Data(content(50).into()), info);
     }
     world.run_until(world.now + Duration::from_secs(1));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.run();
     let of = |side: usize, confirmed: bool| {
-        let ends = world.sides[side].indications.iter();
+        let ends = world.hosts[side].indications.iter();
         let ends = ends.filter_map(|it| match it {
             Indication::Finished(end) if end.result.is_ok() && end.is_confirmed == confirmed => {
                 Some(end.info.clone())
@@ -340,7 +340,7 @@ fn objects_without_norm_info_are_stored_and_named_by_number() {
         let stored = name("norm-00000063.5");
         assert_eq!((&end.result, end.name.as_ref()), (&Ok(()), Some(&stored)));
         assert!(end.data.is_none() && end.is_confirmed);
-        assert!(prey.world.sides[HERE].store.get(&stored) == Some(&object[..]));
+        assert!(prey.world.hosts[HERE].store.get(&stored) == Some(&object[..]));
     }
     // An object that is not stored is delivered as bytes.
     let mut prey = Prey::new(Scheme::ReedSolomon8, (4, 2), 10, 35);
@@ -402,8 +402,8 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
         // 20,000 per second, in which the file takes 8 s.
         let until = world.now + Duration::from_millis(5);
         world.run_until(until);
-        memory = memory.max(world.sides[HERE].engine.memory());
-        open = open.max(world.sides[HERE].store.names(Area::Spool).count());
+        memory = memory.max(world.hosts[HERE].engine.memory());
+        open = open.max(world.hosts[HERE].store.names(Area::Spool).count());
     }
     assert!(sent >= 100_000, "{sent}");
     world.run();
@@ -414,14 +414,14 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
     let reports = |it: &&Indication| {
         matches!(it, Indication::Started { .. } | Indication::SenderDiscovered { .. })
     };
-    assert_eq!(world.sides[HERE].indications.iter().filter(reports).count(), 2);
+    assert_eq!(world.hosts[HERE].indications.iter().filter(reports).count(), 2);
 }
 
 #[test]
 fn a_path_that_is_too_narrow_is_refused_at_once() {
     let with = |mtu| {
         let mut world = World::with(&Config::default());
-        world.info.kind = PathInfo::datagram(mtu).kind;
+        world.hops[0].info.kind = PathInfo::datagram(mtu).kind;
         (0..2).for_each(|side| world.up(side));
         world
     };
@@ -438,14 +438,14 @@ fn a_path_that_is_too_narrow_is_refused_at_once() {
     for mtu in [52, 60, 68] {
         for (parity, every) in [(32, 6), (2, 6), (0, 10)] {
             let mut world = with(mtu);
-            for side in &mut world.sides {
+            for side in &mut world.hosts {
                 let mut config = Config { node: side.engine.node(), ..Config::default() };
                 config.sender.parity = parity;
                 side.engine = Node::new(config, Rng::new(1, "norm")).into();
             }
             (0..2).for_each(|side| world.up(side));
             world.logging = false;
-            world.lose = Box::new(move |side, number, _| side == 0 && number % every == 2);
+            world.lose(move |side, number, _| side == 0 && number % every == 2);
             world.send(&file);
             world.run();
             world.assert_delivered(&file);

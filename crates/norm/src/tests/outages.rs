@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// World with another delay and rate.
 fn far(config: &Config, delay: Duration, rate_bps: u64) -> World {
     let mut world = World::with(config);
-    (world.info.owlt, world.info.rate_bps) = (Some(delay), Some(rate_bps));
+    (world.hops[0].info.owlt, world.hops[0].info.rate_bps) = (Some(delay), Some(rate_bps));
     (0..2).for_each(|side| world.up(side));
     world
 }
@@ -30,10 +30,11 @@ fn run_to_end_of(world: &mut World, side: usize) -> Time {
 
 /// Sending times of the messages for which `is`.
 fn times(world: &World, is: impl Fn(&Body<'_>) -> bool) -> Vec<f64> {
-    let sent = world.log.iter().filter(|(_, _, datagram, _)| {
-        is(&Message::decode(datagram).expect("nodes send messages").body)
-    });
-    sent.map(|(at, ..)| at.as_secs_f64()).collect()
+    let sent = world
+        .log
+        .iter()
+        .filter(|sent| is(&Message::decode(&sent.bytes).expect("nodes send messages").body));
+    sent.map(|sent| sent.at.as_secs_f64()).collect()
 }
 
 fn is_nack(body: &Body<'_>) -> bool {
@@ -47,7 +48,7 @@ fn is_flush(body: &Body<'_>) -> bool {
 /// Loses a segment, and the first `repairs` repairs.
 fn lose_repairs(world: &mut World, mut repairs: usize) {
     let mut is_first = true;
-    world.lose = Box::new(move |side, _, datagram| {
+    world.lose(move |side, _, datagram| {
         let Ok(Message { body: Body::Data(data), .. }) = Message::decode(datagram) else {
             return false;
         };
@@ -86,7 +87,7 @@ fn requests_repeat_after_the_hold_off_with_exact_clocks() {
     let mut world = far(&Config::default(), Duration::from_secs(5), 1_000_000);
     let file = content(50_000);
     let (mut is_first, mut repairs, mut flushes) = (true, 2, 0);
-    world.lose = Box::new(move |side, _, datagram| {
+    world.lose(move |side, _, datagram| {
         match Message::decode(datagram).expect("nodes send messages").body {
             Body::Data(data) if data.flags.contains(Flags::REPAIR) => {
                 repairs -= 1;
@@ -137,13 +138,13 @@ fn through(config: &Config, file: &[u8], outage: Duration, sides: &'static [usiz
     world.logging = false;
     // Without an outage something would still be missing, so that the return link matters.
     let lose_tenth = |side: usize, number: usize| side == 0 && number % 100 == 50;
-    world.lose = Box::new(move |side, number, _| lose_tenth(side, number));
+    world.lose(move |side, number, _| lose_tenth(side, number));
     world.send(file);
     let begin = Time::ZERO + Duration::from_millis(800);
     world.run_until(begin);
-    world.lose = Box::new(move |side, _, _| sides.contains(&side));
+    world.lose(move |side, _, _| sides.contains(&side));
     world.run_until(begin + outage);
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     let mut ended = [begin + outage; 2];
     for side in [1, 0] {
         ended[side] = run_to_end_of(&mut world, side);
@@ -188,7 +189,7 @@ fn silence_ends_a_transfer_after_inactivity() {
     let file = content(500_000);
     world.send(&file);
     world.run_until(Time::from_secs(2));
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     let receiver = run_to_end_of(&mut world, 1).as_secs_f64();
     assert!((1_000.0..1_004.0).contains(&receiver), "{receiver}");
     let sender = run_to_end_of(&mut world, 0).as_secs_f64();

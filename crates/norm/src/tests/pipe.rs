@@ -43,32 +43,32 @@ impl Pipe {
 
     pub(super) fn push(&mut self) {
         let (now, id) = (self.world.now, self.id);
-        let taken = self.world.sides[0].engine.write(now, id, &self.waiting);
+        let taken = self.world.hosts[0].engine.write(now, id, &self.waiting);
         self.waiting.drain(..taken.expect("it is open"));
         self.world.drain(0);
     }
 
     pub(super) fn flush(&mut self) {
         let (now, id) = (self.world.now, self.id);
-        self.world.sides[0].engine.flush(now, id).expect("it is open");
+        self.world.hosts[0].engine.flush(now, id).expect("it is open");
         self.world.drain(0);
     }
 
     pub(super) fn begin_message(&mut self) {
         let (now, id) = (self.world.now, self.id);
-        self.world.sides[0].engine.begin_message(now, id).expect("it is open");
+        self.world.hosts[0].engine.begin_message(now, id).expect("it is open");
     }
 
     pub(super) fn close(&mut self) {
         let (now, id) = (self.world.now, self.id);
-        self.world.sides[0].engine.close(now, id).expect("it is open");
+        self.world.hosts[0].engine.close(now, id).expect("it is open");
         self.world.drain(0);
     }
 
     /// Handles indications as the users of both sides would.
     pub(super) fn serve(&mut self) {
         for side in 0..2 {
-            while let Some(next) = self.world.sides[side].indications.get(self.found[side]).cloned()
+            while let Some(next) = self.world.hosts[side].indications.get(self.found[side]).cloned()
             {
                 self.found[side] += 1;
                 match next {
@@ -84,7 +84,7 @@ impl Pipe {
 
     pub(super) fn fetch(&mut self, id: ObjectId) {
         let now = self.world.now;
-        while let Some(piece) = self.world.sides[1].engine.read(now, id) {
+        while let Some(piece) = self.world.hosts[1].engine.read(now, id) {
             self.read.push(piece);
         }
         self.world.drain(1);
@@ -98,7 +98,7 @@ impl Pipe {
                 return;
             }
         }
-        panic!("no end at {}: {:?}", self.world.now, self.world.sides[0].engine.objects().next());
+        panic!("no end at {}: {:?}", self.world.now, self.world.hosts[0].engine.objects().next());
     }
 
     pub(super) fn run_for(&mut self, time: Duration) {
@@ -153,12 +153,7 @@ impl Pipe {
     /// Sent datagrams without times, and without probes of the round trip and their replies.
     pub(super) fn transcript(&self) -> Vec<String> {
         let log = self.world.log.iter();
-        let lines = log.filter_map(|(_, side, datagram, lost)| {
-            let words = brief(datagram)?;
-            let from = if *side == 0 { '>' } else { '<' };
-            Some(format!("{from}{} {words}", if *lost { "x" } else { "" }))
-        });
-        lines.collect()
+        log.filter_map(|sent| Some(sent.line(&brief(&sent.bytes)?))).collect()
     }
 
     /// Results of the stream at both sides.

@@ -114,15 +114,15 @@ impl Play {
             }
             Op::Say(..) | Op::Ask(_) | Op::Answer(_) | Op::End(_) => self.talk(op),
             Op::Cancel(side, nth) => {
-                let id = world.sides[side].engine.objects().nth(nth).map(|report| report.id);
+                let id = world.hosts[side].engine.objects().nth(nth).map(|report| report.id);
                 if let Some(id) = id {
-                    world.sides[side].engine.cancel(world.now, id).expect("it is under way");
+                    world.hosts[side].engine.cancel(world.now, id).expect("it is under way");
                     world.drain(side);
                 }
             }
             Op::Lose(side, bits) => {
                 let mut left = bits;
-                world.lose = Box::new(move |from, _, _| {
+                world.lose(move |from, _, _| {
                     let is_lost = from == side && left & 1 == 1;
                     left >>= u16::from(from == side);
                     is_lost
@@ -138,19 +138,12 @@ impl Play {
                 self.restarts += side as u64;
                 let config = Config { node: 8471 + side as u32, ..self.config.clone() };
                 // A process that died reports nothing.
-                self.world.sides[side].indications.clear();
+                self.world.hosts[side].indications.clear();
                 self.world.replace(side, Node::new(config, Rng::new(self.lives, "norm")));
             }
-            Op::Slow(side) => {
-                if world.sides[side].slow.is_some() {
-                    self.work_off(side);
-                    self.world.sides[side].slow = None;
-                } else {
-                    world.sides[side].slow = Some(Vec::new());
-                }
-            }
+            Op::Slow(side) => world.toggle_slow(side),
             Op::Fail(side) => {
-                let slow = world.sides[side].slow.as_mut();
+                let slow = world.hosts[side].slow.as_mut();
                 let effect = slow.filter(|slow| !slow.is_empty()).map(|slow| slow.remove(0));
                 if let Some(ticket) = effect.as_ref().and_then(StoreEffect::ticket) {
                     let error = Err(engine::EffectError::Failed("broken".to_owned()));
@@ -170,14 +163,14 @@ impl Play {
         let copy = format!("copy-{}", self.sent);
         let bytes = content(len);
         let content = if is_file {
-            world.sides[0].store.insert(name(&copy), bytes);
+            world.hosts[0].store.insert(name(&copy), bytes);
             self.files.insert(copy.clone(), (len, self.restarts));
             Content::File(name(&copy))
         } else {
             Content::Data(bytes.into())
         };
         let request = SendRequest { peer: PATH, content, info: copy.into_bytes().into() };
-        let _ = world.sides[0].engine.send(world.now, request);
+        let _ = world.hosts[0].engine.send(world.now, request);
         world.drain(0);
     }
 
@@ -187,7 +180,7 @@ impl Play {
         match *op {
             Op::Say(side, times) => {
                 let times = Some(u32::from(times)).filter(|times| *times > 0);
-                let engine = &mut world.sides[side].engine;
+                let engine = &mut world.hosts[side].engine;
                 // Too many at once are refused.
                 let _ =
                     engine.command(world.now, PATH, vec![times.is_some() as u8; 40].into(), times);
@@ -195,12 +188,12 @@ impl Play {
             }
             Op::Ask(side) => {
                 let other = 8472 - side as u32;
-                let _ = world.sides[side].engine.question(world.now, PATH, 77, &[other]);
+                let _ = world.hosts[side].engine.question(world.now, PATH, 77, &[other]);
                 world.drain(side);
             }
             Op::Answer(side) => {
                 let requested =
-                    world.sides[side].indications.iter().rev().find_map(
+                    world.hosts[side].indications.iter().rev().find_map(
                         |reported| match reported {
                             Indication::Question { peer, node, kind, id } => {
                                 Some((*peer, *node, *kind, *id))
@@ -209,14 +202,14 @@ impl Play {
                         },
                     );
                 if let Some((peer, node, kind, id)) = requested {
-                    let engine = &mut world.sides[side].engine;
+                    let engine = &mut world.hosts[side].engine;
                     // A restarted receiver has no such question.
                     let _ = engine.answer(world.now, peer, node, kind, id, b"here"[..].into());
                     world.drain(side);
                 }
             }
             Op::End(side) => {
-                world.sides[side].engine.end(world.now, PATH);
+                world.hosts[side].engine.end(world.now, PATH);
                 world.drain(side);
             }
             Op::Send(..)
@@ -231,26 +224,17 @@ impl Play {
         }
     }
 
-    fn work_off(&mut self, side: usize) {
-        while self.world.sides[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
-            self.world.work_off(side);
-        }
-    }
-
     /// Runs without further faults: everything must end, and no success may be reported wrongly.
     fn finish(mut self) {
-        for side in 0..2 {
-            self.work_off(side);
-            self.world.sides[side].slow = None;
-        }
-        self.world.lose = Box::new(|_, _, _| false);
+        (0..2).for_each(|side| self.world.make_fast(side));
+        self.world.lose(|_, _, _| false);
         self.world.run();
         // Whatever happened before, a new file arrives.
         self.apply(&Op::Send(9_000, true));
         self.world.run();
         let last = format!("copy-{}", self.sent);
-        assert!(self.world.sides[1].store.get(&name(&last)).is_some(), "{last} did not arrive");
-        for side in &self.world.sides {
+        assert!(self.world.hosts[1].store.get(&name(&last)).is_some(), "{last} did not arrive");
+        for side in &self.world.hosts {
             assert_eq!(side.engine.objects().count(), 0);
             let held = side.engine.memory();
             assert!(held < 200_000, "{held} bytes held by an idle node");
@@ -268,11 +252,11 @@ impl Play {
             assert!(ends.values().all(|ends| *ends == 1), "{ends:?}");
         }
         for (copy, (len, _)) in &self.files {
-            if let Some(found) = self.world.sides[1].store.get(&name(copy)) {
+            if let Some(found) = self.world.hosts[1].store.get(&name(copy)) {
                 assert!(found == content(*len), "{copy} is wrong");
             }
         }
-        let confirmed = self.world.sides[0].indications.iter().filter_map(|end| match end {
+        let confirmed = self.world.hosts[0].indications.iter().filter_map(|end| match end {
             Indication::Finished(end) if end.is_confirmed => Some(end.info.clone()),
             _ => None,
         });
@@ -280,7 +264,7 @@ impl Play {
             let copy = String::from_utf8(info.to_vec()).expect("a name of ours");
             // A restarted receiver has no record of objects sent before the first it receives.
             if self.files.get(&copy).is_some_and(|(_, life)| *life == self.restarts) {
-                let found = self.world.sides[1].store.get(&name(&copy));
+                let found = self.world.hosts[1].store.get(&name(&copy));
                 assert!(found.is_some(), "{copy} is confirmed and not there");
             }
         }
@@ -355,7 +339,7 @@ fn identifiers_wrap() {
         }
         world.run();
         for side in 0..2 {
-            let ends = std::mem::take(&mut world.sides[side].indications);
+            let ends = std::mem::take(&mut world.hosts[side].indications);
             let ends = ends.iter().filter_map(|indication| match indication {
                 Indication::Finished(end) => Some(end),
                 _ => None,
@@ -364,5 +348,5 @@ fn identifiers_wrap() {
             assert_eq!(right.count(), 250, "{sent} {side}");
         }
     }
-    assert!(world.sides[1].engine.memory() < 20_000, "{}", world.sides[1].engine.memory());
+    assert!(world.hosts[1].engine.memory() < 20_000, "{}", world.hosts[1].engine.memory());
 }

@@ -8,6 +8,7 @@ use raptorq::{EncodingPacket, ObjectTransmissionInformation, SourceBlockDecoder}
 use super::resume::{Interrupted, RECEIVER, SENDER};
 use super::world::{World, content, lose_one_in, name};
 use crate::message::{Body, Message};
+use crate::test_world::Sent;
 use crate::{Config, Content, Failure, Scheme, Waste, profile};
 
 /// Bytes of a segment.
@@ -60,11 +61,11 @@ fn files_and_data_cross_many_losses() {
             config.sender.waste = [Waste::Nothing, Waste::Share(0.01)][seed as usize / 2 % 2];
             let mut world = World::with(&config);
             let file = content(len);
-            world.lose = lose_one_in(4, seed);
+            world.lose(lose_one_in(4, seed));
             world.send(&file);
             world.run();
             world.assert_delivered(&file);
-            world.lose = lose_one_in(4, seed + 100);
+            world.lose(lose_one_in(4, seed + 100));
             world.request(Content::Data(file.clone().into()), "data");
             world.run();
             let end = world.finished(1).expect("it ended");
@@ -82,7 +83,7 @@ fn a_failed_recovery_requests_another_segment() {
     for is_file in [true, false] {
         let mut world = World::with(&config(24_576));
         // Only parity from the first dependent row on arrives.
-        world.lose = Box::new(move |side, _, datagram| {
+        world.lose(move |side, _, datagram| {
             symbol(side, datagram).is_some_and(|symbol| symbol < count + first)
         });
         if is_file {
@@ -97,8 +98,8 @@ fn a_failed_recovery_requests_another_segment() {
         if is_file {
             world.assert_delivered(&bytes);
         }
-        assert_eq!(world.sides[1].engine.stats().recovered, u64::from(count));
-        assert_eq!(world.sides[1].engine.stats().digest_failures, 0);
+        assert_eq!(world.hosts[1].engine.stats().recovered, u64::from(count));
+        assert_eq!(world.hosts[1].engine.stats().digest_failures, 0);
     }
 }
 
@@ -144,14 +145,14 @@ fn only_a_receiver_that_runs_on_keeps_parity() {
         };
         let mut it = Interrupted::new(config(24_576), size, Box::new(lose));
         let arrived = |it: &Interrupted| {
-            let log = it.world.log.iter().filter(|(.., is_lost)| !is_lost);
-            log.filter_map(|(_, from, datagram, _)| symbol(*from, datagram)).collect::<Vec<_>>()
+            let log = it.world.log.iter().filter(|sent| !sent.lost);
+            log.filter_map(|sent| symbol(sent.from, &sent.bytes)).collect::<Vec<_>>()
         };
         // Its recovery failed, so that it lacks a row.
         while arrived(&it).len() < count.into() {
             assert!(it.world.step(), "it ended");
         }
-        it.world.lose = Box::new(|_, _, _| false);
+        it.world.lose(|_, _, _| false);
         it.restart(side);
         it.finish();
         assert_eq!(it.resumed(), 0);
@@ -184,9 +185,9 @@ fn the_crate_understands_our_messages() {
         SourceBlockDecoder::new(block, &information, len)
     });
     let mut found = [None, None, None];
-    for (_, side, datagram, _) in &world.log {
+    for Sent { from, bytes: datagram, .. } in &world.log {
         let header = usize::from(datagram[1]) * 4;
-        if symbol(*side, datagram).is_none_or(|symbol| symbol % 2 == 1 && symbol < 8) {
+        if symbol(*from, datagram).is_none_or(|symbol| symbol % 2 == 1 && symbol < 8) {
             continue;
         }
         if header == 36 {
@@ -215,10 +216,10 @@ fn parity_without_a_return_link_is_more_than_enough() {
     for seed in 0..30 {
         let mut world = World::with(&config);
         let mut lose = lose_one_in(5, seed);
-        world.lose = Box::new(move |side, number, bytes| side == 1 || lose(side, number, bytes));
+        world.lose(move |side, number, bytes| side == 1 || lose(side, number, bytes));
         world.send(&content(50_000));
         world.run_until(Time::from_secs(60));
-        delivered += u32::from(world.sides[1].store.get(&name("copy")).is_some());
+        delivered += u32::from(world.hosts[1].store.get(&name("copy")).is_some());
     }
     assert!(delivered >= 29, "{delivered}");
 }

@@ -11,7 +11,7 @@ use proptest::test_runner::RngSeed;
 
 use super::world::{PATH, World, content, lose_one_in, name};
 use crate::message::{Body, Message};
-use crate::test_world::{Fate, path_info};
+use crate::test_world::{Losses, path_info};
 use crate::{Config, Content, Indication, Limit, Node, Timer, profile};
 
 pub(super) const SENDER: usize = 0;
@@ -36,16 +36,16 @@ pub(super) struct Interrupted {
 }
 
 impl Interrupted {
-    pub(super) fn new(config: Config, size: usize, lose: Fate) -> Self {
+    pub(super) fn new(config: Config, size: usize, lose: Losses) -> Self {
         Self::on(path_info(), config, size, lose)
     }
 
-    fn on(info: PathInfo, config: Config, size: usize, lose: Fate) -> Self {
+    fn on(info: PathInfo, config: Config, size: usize, lose: Losses) -> Self {
         let nodes = [8471, 8472].map(|node| {
             Node::new(Config { node, ..config.clone() }, Rng::new(node.into(), "norm"))
         });
         let mut world = World::between(nodes, info);
-        world.lose = lose;
+        world.lose(lose);
         let file = content(size);
         world.send(&file);
         Self { world, config, file, lives: 2 }
@@ -53,8 +53,8 @@ impl Interrupted {
 
     /// Bytes of datagrams that a side sent.
     fn sent(&self, side: usize) -> usize {
-        let of_side = self.world.log.iter().filter(|(_, from, ..)| *from == side);
-        of_side.map(|(_, _, bytes, _)| bytes.len()).sum()
+        let of_side = self.world.log.iter().filter(|sent| sent.from == side);
+        of_side.map(|sent| sent.bytes.len()).sum()
     }
 
     /// Runs until the sender has sent a share of the file.
@@ -67,8 +67,8 @@ impl Interrupted {
     /// Cancels the object once a share of it was sent.
     fn cancel_at(&mut self, share: f64) {
         self.run_to(share);
-        let id = self.world.sides[SENDER].engine.objects().next().expect("it is under way").id;
-        self.world.sides[SENDER].engine.cancel(self.world.now, id).expect("it is under way");
+        let id = self.world.hosts[SENDER].engine.objects().next().expect("it is under way").id;
+        self.world.hosts[SENDER].engine.cancel(self.world.now, id).expect("it is under way");
         self.world.drain(SENDER);
         self.world.run();
     }
@@ -83,7 +83,7 @@ impl Interrupted {
         self.lives += 1;
         let config = Config { node, ..self.config.clone() };
         let node = Node::new(config, Rng::new(self.lives.into(), "norm"));
-        self.world.sides[side].indications.clear();
+        self.world.hosts[side].indications.clear();
         self.world.log.clear();
         self.world.replace(side, node);
         if side == SENDER {
@@ -94,13 +94,13 @@ impl Interrupted {
     /// Runs to the end. Returns the share of the file that was sent since the last restart.
     pub(super) fn finish(&mut self) -> f64 {
         self.world.run();
-        let found = self.world.sides[RECEIVER].store.get(&name("copy"));
+        let found = self.world.hosts[RECEIVER].store.get(&name("copy"));
         assert!(found == Some(&self.file[..]), "{:#?}", self.world.transcript());
         let finished = self.world.finished(SENDER).expect("it ended");
         assert!(finished.is_confirmed, "{finished:?}");
         for side in [SENDER, RECEIVER] {
             assert_eq!(self.records(side), 0);
-            assert_eq!(self.world.sides[side].store.names(Area::Spool).count(), 0);
+            assert_eq!(self.world.hosts[side].store.names(Area::Spool).count(), 0);
         }
         self.sent(SENDER) as f64 / self.file.len() as f64
     }
@@ -113,7 +113,7 @@ impl Interrupted {
 
     /// Number of records of files under way at a side.
     fn records(&self, side: usize) -> usize {
-        let records = self.world.sides[side].store.records();
+        let records = self.world.hosts[side].store.records();
         records.filter(|(key, _)| *key != STORED).count()
     }
 
@@ -123,7 +123,7 @@ impl Interrupted {
             Indication::Receiving { resumed, .. } => Some(*resumed),
             _ => None,
         };
-        self.world.sides[RECEIVER].indications.iter().rev().find_map(resumed).unwrap_or(0)
+        self.world.hosts[RECEIVER].indications.iter().rev().find_map(resumed).unwrap_or(0)
     }
 
     /// Asserts that little more was sent than the receiver lacked.
@@ -138,7 +138,7 @@ impl Interrupted {
 
     /// Replaces the only record of a side.
     fn change_record(&mut self, side: usize, change: impl Fn(&mut Vec<u8>)) {
-        let store = &mut self.world.sides[side].store;
+        let store = &mut self.world.hosts[side].store;
         let records: Vec<_> =
             store.records().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
         let records: Vec<_> = records.into_iter().filter(|(key, _)| key != STORED).collect();
@@ -233,9 +233,9 @@ fn receivers_that_were_away_change_no_estimate() {
         for seed in 0..3 {
             let mut it = Interrupted::new(config.clone(), SIZE, lose_one_in(100, seed));
             it.run_to(0.6);
-            it.world.lose = Box::new(|_, _, _| true);
+            it.world.lose(|_, _, _| true);
             it.world.run_until(it.world.now + Duration::from_secs(2));
-            it.world.lose = lose_one_in(100, seed + 10);
+            it.world.lose(lose_one_in(100, seed + 10));
             it.restart(RECEIVER);
             let sent = it.finish();
             it.assert_economy(sent, 0.6, seed);
@@ -250,13 +250,13 @@ fn long_runs_are_sent_again_in_whole_segments() {
     let mut it = Interrupted::new(config, SIZE, Box::new(|_, _, _| false));
     it.run_to(0.3);
     // The receiver is away for a while.
-    it.world.lose = Box::new(|side, _, _| side == SENDER);
+    it.world.lose(|side, _, _| side == SENDER);
     it.run_to(0.7);
-    it.world.lose = Box::new(|_, _, _| false);
+    it.world.lose(|_, _, _| false);
     it.restart(RECEIVER);
     let sent = it.finish();
     it.assert_economy(sent, 0.3, 0);
-    assert!(it.world.sides[SENDER].engine.stats().explicit_repairs > 300);
+    assert!(it.world.hosts[SENDER].engine.stats().explicit_repairs > 300);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn the_same_node_may_restart() {
         it.run_to(0.6);
         it.restart_as(side, node);
         it.world.run();
-        assert!(it.world.sides[RECEIVER].store.get(&name("copy")) == Some(&it.file[..]));
+        assert!(it.world.hosts[RECEIVER].store.get(&name("copy")) == Some(&it.file[..]));
         let sent = it.sent(SENDER) as f64 / SIZE as f64;
         assert!(sent < 0.58, "{side}: {sent}");
     }
@@ -295,7 +295,7 @@ fn receivers_that_are_gone_are_not_waited_for() {
     let mut it = Interrupted::new(coded(), SIZE, Box::new(|_, _, _| false));
     it.run_to(0.6);
     // The receiver has another disk.
-    it.world.sides[RECEIVER].store = engine::MemoryStore::new();
+    it.world.hosts[RECEIVER].store = engine::MemoryStore::new();
     it.restart(RECEIVER);
     it.restart(SENDER);
     let began = it.world.now;
@@ -305,7 +305,7 @@ fn receivers_that_are_gone_are_not_waited_for() {
     // No reply to the query arrives at first.
     let mut it = Interrupted::new(coded(), SIZE, Box::new(|_, _, _| false));
     it.run_to(0.6);
-    it.world.lose = Box::new(|side, number, _| side == RECEIVER && number < 2_000);
+    it.world.lose(|side, number, _| side == RECEIVER && number < 2_000);
     it.restart(SENDER);
     it.world.run_until(it.world.now + Duration::from_secs(2));
     assert!(it.sent(SENDER) > SIZE / 3, "{}", it.sent(SENDER));
@@ -318,10 +318,10 @@ fn changed_files_restart() {
         it.run_to(0.6);
         it.file = content(len);
         it.file[1000] ^= 1;
-        it.world.sides[SENDER].store.insert(name("source"), it.file.clone());
+        it.world.hosts[SENDER].store.insert(name("source"), it.file.clone());
         it.restart(SENDER);
         it.world.run();
-        let found = it.world.sides[RECEIVER].store.get(&name("copy"));
+        let found = it.world.hosts[RECEIVER].store.get(&name("copy"));
         assert!(found == Some(&it.file[..]), "{len}");
     }
 }
@@ -332,10 +332,10 @@ fn changed_files_replace_incomplete_ones() {
     it.run_to(0.6);
     it.restart(RECEIVER);
     it.file = content(SIZE + 1);
-    it.world.sides[SENDER].store.insert(name("source"), it.file.clone());
+    it.world.hosts[SENDER].store.insert(name("source"), it.file.clone());
     it.restart(SENDER);
     it.world.run();
-    let store = &it.world.sides[RECEIVER].store;
+    let store = &it.world.hosts[RECEIVER].store;
     assert!(store.get(&name("copy")) == Some(&it.file[..]));
     assert_eq!((store.names(Area::Spool).count(), it.records(RECEIVER)), (0, 0));
 }
@@ -353,7 +353,7 @@ fn damaged_records_and_files_cost_only_time() {
     for is_cut in [true, false] {
         let mut it = Interrupted::new(coded(), SIZE, lose_one_in(20, 4));
         it.run_to(0.6);
-        let store = &mut it.world.sides[RECEIVER].store;
+        let store = &mut it.world.hosts[RECEIVER].store;
         let spool = store.names(Area::Spool).next().expect("there is a working file").clone();
         let mut bytes = store.get(&spool).expect("it exists").to_vec();
         if is_cut {
@@ -368,7 +368,7 @@ fn damaged_records_and_files_cost_only_time() {
     // No working file at all.
     let mut it = Interrupted::new(coded(), SIZE, lose_one_in(20, 4));
     it.run_to(0.6);
-    let store = &mut it.world.sides[RECEIVER].store;
+    let store = &mut it.world.hosts[RECEIVER].store;
     let spool = store.names(Area::Spool).next().expect("there is a working file").clone();
     let request = FilestoreRequest::DeleteFile(spool);
     store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
@@ -391,12 +391,12 @@ fn records_of_other_files_are_not_used() {
         it.world.replace(side, Node::new(config, Rng::new(9, "norm")));
     }
     let other = content(SIZE);
-    it.world.sides[SENDER].store.insert(name("other"), other.clone());
+    it.world.hosts[SENDER].store.insert(name("other"), other.clone());
     it.world.request(Content::File(name("other")), "elsewhere");
     it.world.run();
-    assert!(it.world.sides[RECEIVER].store.get(&name("elsewhere")) == Some(&other[..]));
+    assert!(it.world.hosts[RECEIVER].store.get(&name("elsewhere")) == Some(&other[..]));
     // The interrupted file waits for its sender.
-    assert_eq!(it.world.sides[RECEIVER].store.names(Area::Spool).count(), 1);
+    assert_eq!(it.world.hosts[RECEIVER].store.names(Area::Spool).count(), 1);
     it.world.log.clear();
     it.world.request(Content::File(name("source")), "copy");
     let sent = it.finish();
@@ -407,10 +407,10 @@ fn records_of_other_files_are_not_used() {
 fn full_stores_fail_without_a_wrong_file() {
     let mut it = Interrupted::new(coded(), SIZE, lose_one_in(20, 6));
     it.run_to(0.6);
-    it.world.sides[RECEIVER].store.set_capacity(Some(SIZE as u64 * 7 / 10));
+    it.world.hosts[RECEIVER].store.set_capacity(Some(SIZE as u64 * 7 / 10));
     it.restart(RECEIVER);
     it.world.run_until(it.world.now + Duration::from_secs(30));
-    let side = &it.world.sides[RECEIVER];
+    let side = &it.world.hosts[RECEIVER];
     assert!(side.store.get(&name("copy")).is_none());
     assert_eq!((side.store.names(Area::Spool).count(), it.records(RECEIVER)), (0, 0));
     let finished = it.world.finished(RECEIVER).expect("it ended");
@@ -422,9 +422,9 @@ fn full_stores_fail_without_a_wrong_file() {
 fn a_file_that_was_not_opened_is_not_opened_to_be_given_up() {
     let mut transfer = Interrupted::new(coded(), SIZE, Box::new(|_, _, _| false));
     transfer.run_to(0.01);
-    assert_eq!(transfer.world.sides[RECEIVER].files_most, 0);
+    assert_eq!(transfer.world.hosts[RECEIVER].files_most, 0);
     transfer.cancel_at(0.01);
-    let receiver = &transfer.world.sides[RECEIVER];
+    let receiver = &transfer.world.hosts[RECEIVER];
     assert!(receiver.indications.iter().any(|it| matches!(it, Indication::Finished(_))));
     assert_eq!(receiver.files_most, 0);
 }
@@ -436,14 +436,14 @@ fn few_incomplete_files_are_kept() {
     let mut it = Interrupted::new(config, 600_000, Box::new(|_, _, _| false));
     for n in 0..5 {
         it.cancel_at(0.7);
-        let spooled = it.world.sides[RECEIVER].store.names(Area::Spool).count();
+        let spooled = it.world.hosts[RECEIVER].store.names(Area::Spool).count();
         assert_eq!(spooled, 2.min(n + 1));
         it.world.log.clear();
         it.world.request(Content::File(name("source")), &format!("copy-{n}"));
     }
     it.world.run();
-    assert_eq!(it.world.sides[RECEIVER].store.names(Area::Spool).count(), 2);
-    assert!(it.world.sides[RECEIVER].engine.memory() < 100_000);
+    assert_eq!(it.world.hosts[RECEIVER].store.names(Area::Spool).count(), 2);
+    assert!(it.world.hosts[RECEIVER].engine.memory() < 100_000);
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn incomplete_files_are_bounded_in_bytes_and_age() {
             it.world.request(Content::File(name("source")), &format!("copy-{n}"));
         }
         it.world.run();
-        let side = &it.world.sides[RECEIVER];
+        let side = &it.world.hosts[RECEIVER];
         assert_eq!(side.store.names(Area::Spool).count(), kept, "{bytes} B, {age} s");
         let is_reported = side
             .indications
@@ -482,7 +482,7 @@ fn incomplete_files_have_limited_memory() {
         it.world.request(Content::File(name("source")), &format!("copy-{n}"));
     }
     it.world.run();
-    let side = &it.world.sides[RECEIVER];
+    let side = &it.world.hosts[RECEIVER];
     let spooled = side.store.names(Area::Spool).count();
     assert!((2..39).contains(&spooled), "{spooled} of 40 files");
 }
@@ -503,8 +503,8 @@ fn slow_transfers_are_recorded_in_time() {
 fn fresh_transfers_have_no_query() {
     let mut it = Interrupted::new(coded(), 300_000, Box::new(|_, _, _| false));
     it.finish();
-    let first = it.world.log.iter().filter(|(_, side, ..)| *side == SENDER).nth(2);
-    let first = Message::decode(&first.expect("it was sent").2).expect("it is sound").body;
+    let first = it.world.log.iter().filter(|sent| sent.from == SENDER).nth(2);
+    let first = Message::decode(&first.expect("it was sent").bytes).expect("it is sound").body;
     assert!(matches!(first, Body::Data(_)));
 }
 
@@ -539,14 +539,14 @@ impl Interrupted {
         match *op {
             Op::Kill(side, is_crash) => self.kill(side, is_crash, rng),
             Op::Dies(side, effects) => {
-                self.world.sides[side].dies_after = Some(effects.into());
+                self.world.hosts[side].dies_after = Some(effects.into());
                 self.world.run_until(self.world.now + millis(300));
-                self.world.sides[side].dies_after = None;
+                self.world.hosts[side].dies_after = None;
                 self.kill(side, true, rng);
             }
             Op::Lose(n) => {
                 let mut rng = Rng::new(rng.next_u64(), "losses");
-                self.world.lose = Box::new(move |_, _, _| rng.below(n) == 0);
+                self.world.lose(move |_, _, _| rng.below(n) == 0);
             }
             Op::Outage(wait) => {
                 let event = || Input::Path(PATH, PathEvent::Down);
@@ -554,40 +554,25 @@ impl Interrupted {
                 self.world.run_until(self.world.now + millis(wait));
                 (0..2).for_each(|side| self.world.up(side));
             }
-            Op::Slow(side) => self.toggle_slow(side),
+            Op::Slow(side) => self.world.toggle_slow(side),
             Op::Wait(wait) => self.world.run_until(self.world.now + millis(wait)),
         }
     }
 
-    fn toggle_slow(&mut self, side: usize) {
-        if self.world.sides[side].slow.is_none() {
-            self.world.sides[side].slow = Some(Vec::new());
-            return;
-        }
-        while self.world.sides[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
-            self.world.work_off(side);
-        }
-        self.world.sides[side].slow = None;
-    }
-
     fn kill(&mut self, side: usize, is_crash: bool, rng: &mut Rng) {
         if is_crash {
-            self.world.lose_unsynced(side, rng);
+            self.world.hosts[side].lose_unsynced(|| rng.chance(0.5));
         }
-        self.world.sides[side].slow = None;
+        self.world.hosts[side].slow = None;
         self.restart(side);
     }
 
     /// Runs without further faults. The file must arrive.
     fn settle(mut self) {
-        for side in [SENDER, RECEIVER] {
-            if self.world.sides[side].slow.is_some() {
-                self.toggle_slow(side);
-            }
-        }
-        self.world.lose = Box::new(|_, _, _| false);
+        (0..2).for_each(|side| self.world.make_fast(side));
+        self.world.lose(|_, _, _| false);
         let right = |it: &Self| {
-            let found = it.world.sides[RECEIVER].store.get(&name("copy"));
+            let found = it.world.hosts[RECEIVER].store.get(&name("copy"));
             found.is_some_and(|found| {
                 assert!(found == &it.file[..], "a wrong file");
                 true
@@ -600,8 +585,8 @@ impl Interrupted {
             self.world.run();
         }
         assert!(right(&self), "it did not arrive: {:?}", self.world.finished(RECEIVER));
-        assert_eq!(self.world.sides[SENDER].store.records().count(), 0);
-        for side in &self.world.sides {
+        assert_eq!(self.world.hosts[SENDER].store.records().count(), 0);
+        for side in &self.world.hosts {
             assert_eq!(side.engine.objects().count(), 0);
             assert!(side.engine.memory() < 4 << 20);
         }
@@ -616,7 +601,7 @@ pub(super) fn survive(mut config: Config, ops: &[Op], size: usize, (block_len, s
     config.receiver.inactivity = Timer::Fixed(Duration::from_secs(120));
     let mut it = Interrupted::new(config, size, lose_one_in(20, seed));
     it.world.logging = false;
-    it.world.sides[RECEIVER].synced = Some(BTreeMap::new());
+    it.world.hosts[RECEIVER].unsynced = Some(BTreeMap::new());
     let mut rng = Rng::new(seed, "crashes");
     for op in ops {
         it.apply(op, &mut rng);

@@ -72,11 +72,11 @@ fn stored_files_are_not_sent_again() {
         for sides in [&[SENDER][..], &[RECEIVER], &[SENDER, RECEIVER]] {
             let mut it = Interrupted::new(config.clone(), SIZE, Box::new(|_, _, _| false));
             it.run_to(0.9);
-            it.world.lose = Box::new(|side, _, _| side == RECEIVER);
-            while it.world.sides[RECEIVER].store.get(&name("copy")).is_none() {
+            it.world.lose(|side, _, _| side == RECEIVER);
+            while it.world.hosts[RECEIVER].store.get(&name("copy")).is_none() {
                 assert!(it.world.step(), "it ended");
             }
-            it.world.lose = Box::new(|_, _, _| false);
+            it.world.lose(|_, _, _| false);
             sides.iter().for_each(|side| it.restart(*side));
             let sent = it.finish();
             assert!(sent < 0.01, "{is_coded} {sides:?}: {sent}: {:#?}", it.control());
@@ -90,15 +90,15 @@ fn stored_files_are_known_after_every_restart() {
     for config in [Config::default(), super::resume::coded()] {
         let mut it = Interrupted::new(config, SIZE, Box::new(|_, _, _| false));
         it.run_to(0.9);
-        it.world.lose = Box::new(|side, _, _| side == RECEIVER);
-        while it.world.sides[RECEIVER].store.get(&name("copy")).is_none() {
+        it.world.lose(|side, _, _| side == RECEIVER);
+        while it.world.hosts[RECEIVER].store.get(&name("copy")).is_none() {
             assert!(it.world.step(), "it ended");
         }
         for _ in 0..3 {
             it.restart(SENDER);
             it.world.run_until(it.world.now + Duration::from_millis(300));
         }
-        it.world.lose = Box::new(|_, _, _| false);
+        it.world.lose(|_, _, _| false);
         it.restart(SENDER);
         let sent = it.finish();
         assert!(sent < 0.01, "{sent}: {:#?}", it.control());
@@ -110,7 +110,7 @@ fn stored_files_are_known_after_every_restart() {
 fn files_that_did_not_arrive_do_not_hide_others() {
     let config = Config::default();
     let mut world = World::with(&config);
-    world.info.owlt = Some(Duration::from_secs(1));
+    world.hops[0].info.owlt = Some(Duration::from_secs(1));
     (0..2).for_each(|side| world.up(side));
     let files = [content(200_000), content(300_000)];
     let request = |world: &mut World| {
@@ -120,27 +120,27 @@ fn files_that_did_not_arrive_do_not_hide_others() {
         }
     };
     for (number, file) in files.iter().enumerate() {
-        world.sides[SENDER].store.insert(name(&format!("source-{number}")), file.clone());
+        world.hosts[SENDER].store.insert(name(&format!("source-{number}")), file.clone());
     }
     let mut first = None;
-    world.lose = Box::new(move |side, number, datagram| {
+    world.lose(move |side, number, datagram| {
         let message = Message::decode(datagram).expect("nodes send messages");
         let Body::Data(data) = message.body else { return side == RECEIVER };
         *first.get_or_insert(data.object) == data.object || number % 20 == 0
     });
     request(&mut world);
     world.run_until(world.now + Duration::from_secs(4));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.log.clear();
     world.replace(SENDER, Node::new(Config { node: 77, ..config }, Rng::new(77, "norm")));
     request(&mut world);
     world.run();
     for (number, file) in files.iter().enumerate() {
-        let found = world.sides[RECEIVER].store.get(&name(&format!("copy-{number}")));
+        let found = world.hosts[RECEIVER].store.get(&name(&format!("copy-{number}")));
         assert!(found == Some(&file[..]), "{number}");
     }
-    let sent = world.log.iter().filter(|(_, side, ..)| *side == SENDER);
-    let sent: usize = sent.map(|(_, _, datagram, _)| datagram.len()).sum();
+    let sent = world.log.iter().filter(|sent| sent.from == SENDER);
+    let sent: usize = sent.map(|sent| sent.bytes.len()).sum();
     assert!(sent < 240_000, "{sent}");
 }
 
@@ -152,26 +152,26 @@ fn restarted_receivers_remember_the_objects_of_a_session() {
         let files: Vec<_> = (1..=4).map(|n| content(150_000 * n)).collect();
         for (number, file) in files.iter().enumerate() {
             let source = format!("source-{number}");
-            world.sides[SENDER].store.insert(name(&source), file.clone());
+            world.hosts[SENDER].store.insert(name(&source), file.clone());
             world.request(Content::File(name(&source)), &format!("copy-{number}"));
         }
         // The first object is not confirmed, and the second one lacks some segments.
         let from = 170;
-        world.lose = Box::new(move |side, number, _| {
+        world.lose(move |side, number, _| {
             side == RECEIVER || side == SENDER && number > from && number % 20 == 0
         });
         world.run_until(world.now + Duration::from_millis(600));
-        assert!(world.sides[RECEIVER].store.get(&name("copy-0")).is_some());
-        assert!(world.sides[RECEIVER].store.get(&name("copy-1")).is_none());
-        world.lose = Box::new(|_, _, _| false);
+        assert!(world.hosts[RECEIVER].store.get(&name("copy-0")).is_some());
+        assert!(world.hosts[RECEIVER].store.get(&name("copy-1")).is_none());
+        world.lose(|_, _, _| false);
         world.log.clear();
         world.replace(RECEIVER, Node::new(Config { node: 77, ..config }, Rng::new(77, "norm")));
         world.run();
         for (number, file) in files.iter().enumerate() {
-            let found = world.sides[RECEIVER].store.get(&name(&format!("copy-{number}")));
+            let found = world.hosts[RECEIVER].store.get(&name(&format!("copy-{number}")));
             assert!(found == Some(&file[..]), "{number}");
         }
-        let ends = world.sides[SENDER].indications.iter().filter_map(|it| match it {
+        let ends = world.hosts[SENDER].indications.iter().filter_map(|it| match it {
             Indication::Finished(end) => Some(end),
             _ => None,
         });
@@ -187,7 +187,7 @@ fn lost_messages_of_a_restarted_sender_cost_little() {
         let mut it = Interrupted::new(Config::default(), 200_000, Box::new(|_, _, _| false));
         it.run_to(0.6);
         let mut number = 0;
-        it.world.lose = Box::new(move |side, _, _| {
+        it.world.lose(move |side, _, _| {
             let is_lost = side == SENDER && lost.contains(&number);
             number += usize::from(side == SENDER);
             is_lost
@@ -205,11 +205,11 @@ fn senders_without_a_record_begin_again() {
     it.run_to(0.6);
     it.file = content(SIZE);
     it.file[1000] ^= 1;
-    it.world.sides[SENDER].store = engine::MemoryStore::new();
-    it.world.sides[SENDER].store.insert(name("source"), it.file.clone());
+    it.world.hosts[SENDER].store = engine::MemoryStore::new();
+    it.world.hosts[SENDER].store.insert(name("source"), it.file.clone());
     it.restart(SENDER);
     it.world.run();
-    assert!(it.world.sides[RECEIVER].store.get(&name("copy")) == Some(&it.file[..]));
+    assert!(it.world.hosts[RECEIVER].store.get(&name("copy")) == Some(&it.file[..]));
 }
 
 proptest! {

@@ -48,7 +48,7 @@ fn written_stream_bytes_are_read() {
     for side in 0..2 {
         let end = pipe.world.finished(side).expect("it ended");
         assert!(end.is_confirmed && end.size == 1_000_000 && &end.info[..] == b"stream", "{end:?}");
-        assert_eq!(pipe.world.sides[side].engine.objects().count(), 0);
+        assert_eq!(pipe.world.hosts[side].engine.objects().count(), 0);
     }
 }
 
@@ -82,7 +82,7 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
     ];
     assert_eq!(pipe.transcript(), lines);
     let flushed = |side: usize| {
-        let reported = pipe.world.sides[side].indications.iter();
+        let reported = pipe.world.hosts[side].indications.iter();
         reported
             .filter_map(|reported| match reported {
                 Indication::Flushed { bytes, acknowledged, .. } => Some((*bytes, *acknowledged)),
@@ -103,7 +103,7 @@ fn transcript(
 ) -> Vec<String> {
     let mut pipe = Pipe::with(config, 10_000);
     let mut found = std::collections::BTreeMap::new();
-    pipe.world.lose = Box::new(move |_, _, datagram| {
+    pipe.world.lose(move |_, _, datagram| {
         let Some(words) = brief(datagram) else { return false };
         let number = found.entry(words.clone()).or_insert(0);
         *number += 1;
@@ -201,7 +201,7 @@ fn losses_of_any_message_are_repaired() {
         };
         let mut pipe = Pipe::with(&config, 4_000);
         let mut rng = Rng::new(seed, "losses");
-        pipe.world.lose = Box::new(move |_, _, _| rng.chance(0.2));
+        pipe.world.lose(move |_, _, _| rng.chance(0.2));
         let bytes = content(60_000);
         let mut rng = Rng::new(seed, "writes");
         for part in bytes.chunks(1 + rng.below(3_000) as usize) {
@@ -308,8 +308,8 @@ fn overwritten_data_is_refused_and_the_gap_reported() {
     let options = StreamOptions { buffer: 1_200, push: true };
     let mut pipe = Pipe::of([config.clone(), config], options);
     // The reader gets the second block when the first makes room for the fourth.
-    pipe.world.lose =
-        Box::new(|_, _, datagram| brief(datagram).is_some_and(|words| words.starts_with("0/1 ")));
+    pipe.world
+        .lose(|_, _, datagram| brief(datagram).is_some_and(|words| words.starts_with("0/1 ")));
     let bytes = content(800);
     pipe.write(&bytes[..400]);
     pipe.run_for(Duration::from_millis(20));
@@ -335,10 +335,10 @@ fn a_late_reader_starts_at_a_block() {
         config.sender.end = EndGame::Flush;
         let mut pipe = Pipe::with(&config, 4_000);
         let bytes = content(2_000);
-        pipe.world.lose = Box::new(|side, _, _| side == 0);
+        pipe.world.lose(|side, _, _| side == 0);
         pipe.write(&bytes[..1_000]);
         pipe.run_for(Duration::from_millis(5));
-        pipe.world.lose = Box::new(|_, _, _| false);
+        pipe.world.lose(|_, _, _| false);
         pipe.write(&bytes[1_000..]);
         pipe.run();
         pipe.close();
@@ -356,15 +356,15 @@ fn unread_data_holds_the_sender_back() {
     let options = StreamOptions { buffer: 1_700, push: false };
     let mut pipe = Pipe::of([config.clone(), config], options);
     pipe.reads = false;
-    let before = pipe.world.sides[1].engine.memory();
+    let before = pipe.world.hosts[1].engine.memory();
     let bytes = content(30_000);
     pipe.write(&bytes);
     pipe.run_for(Duration::from_secs(5));
     assert!(!pipe.waiting.is_empty());
-    let held = pipe.world.sides[1].engine.memory() - before;
+    let held = pipe.world.hosts[1].engine.memory() - before;
     assert!(held < 15_000, "{held} bytes");
     pipe.reads = true;
-    let readable = pipe.world.sides[1].indications.iter().find_map(|reported| match reported {
+    let readable = pipe.world.hosts[1].indications.iter().find_map(|reported| match reported {
         Indication::Readable { id } => Some(*id),
         _ => None,
     });
@@ -384,7 +384,7 @@ fn numbers_of_blocks_wrap() {
     config.sender.segment_size = Some(1);
     let mut pipe = Pipe::with(&config, 2_000);
     pipe.world.logging = false;
-    pipe.world.lose = super::world::lose_one_in(50, 3);
+    pipe.world.lose(super::world::lose_one_in(50, 3));
     let bytes = content(70_000);
     pipe.write(&bytes);
     pipe.run();
@@ -400,14 +400,14 @@ fn streams_are_exclusive_and_only_accepted_if_enabled() {
     let options = StreamOptions { buffer: 1 << 30, push: false };
     let mut world = World::with(&config);
     let request = |content| SendRequest { peer: PATH, content, info: "x".into() };
-    let send = |world: &mut World, content| world.sides[0].engine.send(world.now, request(content));
+    let send = |world: &mut World, content| world.hosts[0].engine.send(world.now, request(content));
     let refused = send(&mut world, Content::Stream(options));
     assert!(matches!(refused, Err(RequestError::Settings(_))), "{refused:?}");
     let options = StreamOptions { buffer: 4_000, push: false };
     let id = send(&mut world, Content::Stream(options)).expect("it is sound");
     let refused = send(&mut world, Content::Data(vec![1].into()));
     assert_eq!(refused, Err(RequestError::Stream));
-    let engine = &mut world.sides[0].engine;
+    let engine = &mut world.hosts[0].engine;
     engine.close(world.now, id).expect("it is open");
     let refused = engine.write(world.now, id, &[1]);
     assert_eq!(refused, Err(RequestError::NotWritable(id)));
@@ -437,7 +437,7 @@ fn idle_streams_continue() {
     let mut pipe = Pipe::with(&config, 4_000);
     pipe.write(&bytes[..1_000]);
     pipe.run_for(Duration::from_secs(10));
-    pipe.world.lose = Box::new(|side, _, _| side == 0);
+    pipe.world.lose(|side, _, _| side == 0);
     pipe.run_for(Duration::from_secs(7_300));
     assert_eq!(pipe.ends()[1], Some(Err(Failure::Silence)));
 }
@@ -449,7 +449,7 @@ fn complete_receivers_may_leave_before_acknowledging_the_end() {
     pipe.flush();
     pipe.run_for(Duration::from_secs(10));
     assert_eq!(pipe.bytes(), [1; 1_000]);
-    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.world.lose(|side, _, _| side == 1);
     pipe.close();
     // 20 flushes, two round trips of 50 ms apart.
     pipe.run_for(Duration::from_secs(4));
@@ -458,7 +458,7 @@ fn complete_receivers_may_leave_before_acknowledging_the_end() {
     let mut pipe = Pipe::with(&small(), 4_000);
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(10));
-    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.world.lose(|side, _, _| side == 1);
     pipe.write(&[1; 500]);
     pipe.close();
     pipe.run_for(Duration::from_secs(3_000));
@@ -472,12 +472,12 @@ fn unresponsive_receivers_end_the_stream() {
     let mut pipe = Pipe::with(&config, 4_000);
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(10));
-    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.world.lose(|side, _, _| side == 1);
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(200));
     assert_eq!(pipe.ends()[0], Some(Err(Failure::Unacknowledged { missing: 1, known: 1 })));
     let mut pipe = Pipe::with(&config, 4_000);
-    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.world.lose(|side, _, _| side == 1);
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(200));
     assert_eq!(pipe.ends()[0], Some(Err(Failure::NoReceiver)));
@@ -524,16 +524,16 @@ impl Pipe {
             Op::Flush => self.flush(),
             Op::Lose(side, bits) => {
                 let mut left = bits;
-                self.world.lose = Box::new(move |from, _, _| {
+                self.world.lose(move |from, _, _| {
                     let is_lost = from == side && left & 1 == 1;
                     left >>= u32::from(from == side);
                     is_lost
                 });
             }
             Op::Again(side, back) => {
-                let mut sent = self.world.log.iter().rev().filter(|(_, from, ..)| *from == side);
-                if let Some((_, _, datagram, _)) = sent.nth(usize::from(back)).cloned() {
-                    self.world.hear(1 - side, &datagram);
+                let mut sent = self.world.log.iter().rev().filter(|sent| sent.from == side);
+                if let Some(sent) = sent.nth(usize::from(back)).cloned() {
+                    self.world.hear(1 - side, &sent.bytes);
                 }
             }
             Op::Outage(millis) => {
@@ -552,7 +552,7 @@ impl Pipe {
     /// Reads everything unread.
     fn catch_up(&mut self) {
         self.reads = true;
-        let ids = self.world.sides[1].engine.objects().map(|report| report.id);
+        let ids = self.world.hosts[1].engine.objects().map(|report| report.id);
         for id in ids.collect::<Vec<_>>() {
             self.fetch(id);
         }
@@ -593,14 +593,14 @@ proptest! {
             pipe.apply(op, &mut bytes);
         }
         pipe.catch_up();
-        pipe.world.lose = Box::new(|_, _, _| false);
+        pipe.world.lose(|_, _, _| false);
         pipe.run();
         prop_assert!(pipe.waiting.is_empty());
         pipe.close();
         pipe.run();
         prop_assert!(pipe.bytes() == bytes, "{:#?}", pipe.transcript());
         prop_assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
-        for side in &pipe.world.sides {
+        for side in &pipe.world.hosts {
             prop_assert!(side.engine.memory() < 60_000, "{}", side.engine.memory());
         }
     }

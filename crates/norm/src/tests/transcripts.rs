@@ -62,7 +62,7 @@ fn brief(datagram: &[u8]) -> Option<String> {
 fn lines(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> {
     let mut world = World::with(config);
     let mut found = Vec::new();
-    world.lose = Box::new(move |_, _, datagram| {
+    world.lose(move |_, _, datagram| {
         let Some(words) = brief(datagram) else { return false };
         let before = found.iter().filter(|other| **other == words).count();
         found.push(words.clone());
@@ -72,10 +72,7 @@ fn lines(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String>
     world.send(&file);
     world.run();
     world.assert_delivered(&file);
-    let lines = world.log.iter().filter_map(|(_, side, datagram, lost)| {
-        let (from, lost) = (if *side == 0 { '>' } else { '<' }, if *lost { "x" } else { "" });
-        Some(format!("{from}{lost} {}", brief(datagram)?))
-    });
+    let lines = world.log.iter().filter_map(|sent| Some(sent.line(&brief(&sent.bytes)?)));
     lines.collect()
 }
 

@@ -16,7 +16,7 @@ fn a_file_crosses() {
     let world = World::crossed(&Config::default(), 100_000);
     // Data ends after 88 ms; the receiver acknowledges the first flush.
     assert!(world.now.as_secs_f64() < 0.3, "{}: {:#?}", world.now, world.transcript());
-    assert_eq!(world.sides[0].engine.stats().parity_repairs, 0);
+    assert_eq!(world.hosts[0].engine.stats().parity_repairs, 0);
 }
 
 #[test]
@@ -24,9 +24,9 @@ fn lost_segments_are_repaired_by_parity() {
     let mut config = Config::default();
     config.sender.tail_parity = false;
     let world = World::crossed_with(&config, 200_000, lose_numbers(&[5, 6, 7, 30, 99]));
-    let stats = world.sides[0].engine.stats();
+    let stats = world.hosts[0].engine.stats();
     assert_eq!((stats.parity_repairs, stats.explicit_repairs), (5, 0), "{:#?}", world.transcript());
-    assert_eq!(world.sides[1].engine.stats().recovered, 5);
+    assert_eq!(world.hosts[1].engine.stats().recovered, 5);
 }
 
 #[test]
@@ -34,14 +34,14 @@ fn without_a_code_segments_are_sent_again() {
     let mut config = Config::default();
     config.sender.fec = Scheme::NoCode;
     let world = World::crossed_with(&config, 200_000, lose_numbers(&[5, 6, 7, 30, 99]));
-    let stats = world.sides[0].engine.stats();
+    let stats = world.hosts[0].engine.stats();
     assert_eq!((stats.parity_repairs, stats.explicit_repairs), (0, 5), "{:#?}", world.transcript());
 }
 
 #[test]
 fn proactive_parity_saves_the_round_trip() {
     let world = World::crossed_with(&with_parity(4), 200_000, lose_numbers(&[5, 6, 30, 99]));
-    assert_eq!(world.sides[1].engine.stats().sent.nacks, 0, "{:#?}", world.transcript());
+    assert_eq!(world.hosts[1].engine.stats().sent.nacks, 0, "{:#?}", world.transcript());
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn named_segments_are_retransmitted_themselves() {
     // One block. Four segments are lost, and then one of the two requested by name: the receiver
     // has all parity by then, and more of it would not help.
     let world = World::crossed_with(&config, 7900, lose_numbers(&[2, 3, 4, 5, 15]));
-    let stats = world.sides[0].engine.stats();
+    let stats = world.hosts[0].engine.stats();
     assert_eq!((stats.parity_repairs, stats.explicit_repairs), (2, 3), "{:#?}", world.transcript());
-    assert_eq!(world.sides[1].engine.stats().sent.nacks, 2, "{:#?}", world.transcript());
+    assert_eq!(world.hosts[1].engine.stats().sent.nacks, 2, "{:#?}", world.transcript());
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn all_requests_of_a_nack_count_together() {
     // one, and a range after the three that arrived.
     let world = World::crossed_with(&config, 63_000, lose_numbers(&[2, 3, 4, 5, 6, 7, 8, 66]));
     let lines = || world.transcript();
-    assert_eq!(world.sides[0].engine.stats().parity_repairs, 4, "{:#?}", lines());
-    assert_eq!(world.sides[1].engine.stats().sent.nacks, 1, "{:#?}", lines());
+    assert_eq!(world.hosts[0].engine.stats().parity_repairs, 4, "{:#?}", lines());
+    assert_eq!(world.hosts[1].engine.stats().sent.nacks, 1, "{:#?}", lines());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn short_and_empty_files_cross() {
 fn bytes_in_memory_cross() {
     let mut world = World::with(&with_parity(2));
     let bytes = content(150_000);
-    world.lose = lose_one_in(4, 3);
+    world.lose(lose_one_in(4, 3));
     world.request(Content::Data(bytes.clone().into()), "");
     world.run();
     let finished = world.finished(1).expect("it ended");
@@ -119,14 +119,14 @@ fn bytes_in_memory_cross() {
 #[test]
 fn the_profile_of_2011_flushes_twenty_times() {
     let mut world = World::with(&profile("nrl-2011").expect("it exists"));
-    world.info.owlt = Some(Duration::from_millis(1250));
+    world.hops[0].info.owlt = Some(Duration::from_millis(1250));
     world.up(0);
     let file = content(10_000);
     world.send(&file);
     world.run();
-    assert!(world.sides[1].store.get(&super::world::name("copy")) == Some(&file[..]));
-    let flushes = world.log.iter().filter(|(_, side, bytes, _)| *side == 0 && bytes.len() == 20);
-    let times: Vec<_> = flushes.map(|(at, ..)| at.as_secs_f64()).collect();
+    assert!(world.hosts[1].store.get(&super::world::name("copy")) == Some(&file[..]));
+    let flushes = world.log.iter().filter(|sent| sent.from == 0 && sent.bytes.len() == 20);
+    let times: Vec<_> = flushes.map(|sent| sent.at.as_secs_f64()).collect();
     assert_eq!(times.len(), 20, "{:#?}", world.transcript());
     let tail = times[19] - times[0];
     assert!((60.0..95.0).contains(&tail), "{times:?}");

@@ -10,7 +10,7 @@ use crate::message::{Body, Command, Message};
 use crate::{Config, Content, EndGame, Failure, Finished, Indication};
 
 fn finished(world: &World, side: usize) -> Vec<&Finished> {
-    let ends = world.sides[side].indications.iter().filter_map(|indication| match indication {
+    let ends = world.hosts[side].indications.iter().filter_map(|indication| match indication {
         Indication::Finished(finished) => Some(finished),
         _ => None,
     });
@@ -56,7 +56,7 @@ fn losses_hold_back_only_their_own_objects() {
     let mut world = World::with(&Config::default());
     // Part of the second object is lost each time it is sent within the first second.
     let mut second = None;
-    world.lose = Box::new(move |from, number, bytes| {
+    world.lose(move |from, number, bytes| {
         let Ok(Message { body: Body::Data(data), .. }) = Message::decode(bytes) else {
             return false;
         };

@@ -6,7 +6,7 @@ use engine::Rng;
 pub(super) use crate::test_world::{PATH, content, lose_numbers, lose_one_in, name};
 
 use crate::message::Message;
-use crate::test_world::{self, Fate};
+use crate::test_world::{self, Losses};
 use crate::{Config, Content, Finished, Indication, Node, ObjectId, SendRequest};
 
 pub(super) type World = test_world::World<Node>;
@@ -33,10 +33,10 @@ impl World {
     }
 
     /// Lets a file of `len` bytes cross with these losses.
-    pub(super) fn crossed_with(config: &Config, len: usize, lose: Fate) -> Self {
+    pub(super) fn crossed_with(config: &Config, len: usize, lose: Losses) -> Self {
         let mut world = Self::with(config);
         let file = content(len);
-        world.lose = lose;
+        world.lose(lose);
         world.send(&file);
         world.run();
         world.assert_delivered(&file);
@@ -45,21 +45,21 @@ impl World {
 
     /// Sends a file from the first node.
     pub(super) fn send(&mut self, file: &[u8]) -> ObjectId {
-        self.sides[0].store.insert(name("source"), file.to_vec());
+        self.hosts[0].store.insert(name("source"), file.to_vec());
         self.request(Content::File(name("source")), "copy")
     }
 
     pub(super) fn request(&mut self, content: Content, info: &str) -> ObjectId {
         let info = Bytes::copy_from_slice(info.as_bytes());
         let request = SendRequest { peer: PATH, content, info };
-        let id = self.sides[0].engine.send(self.now, request).expect("the request is sound");
+        let id = self.hosts[0].engine.send(self.now, request).expect("the request is sound");
         self.drain(0);
         id
     }
 
     /// Result of a side's last object.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
-        self.sides[side].indications.iter().rev().find_map(|indication| match indication {
+        self.hosts[side].indications.iter().rev().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
             _ => None,
         })
@@ -68,12 +68,12 @@ impl World {
     /// Asserts that the second node has the file, and that both nodes report success.
     pub(super) fn assert_delivered(&self, file: &[u8]) {
         let lines = || self.transcript();
-        assert!(self.sides[1].store.get(&name("copy")) == Some(file), "{:#?}", lines());
+        assert!(self.hosts[1].store.get(&name("copy")) == Some(file), "{:#?}", lines());
         for side in 0..2 {
             let finished = self.finished(side).unwrap_or_else(|| panic!("{:#?}", lines()));
             assert_eq!(finished.result, Ok(()), "{:#?}", lines());
             assert!(finished.is_confirmed, "{:#?}", lines());
-            assert_eq!(self.sides[side].engine.objects().count(), 0);
+            assert_eq!(self.hosts[side].engine.objects().count(), 0);
         }
     }
 

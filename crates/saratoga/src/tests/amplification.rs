@@ -20,7 +20,7 @@ fn config() -> Config {
 /// Server with a file and a directory of 300 files; nothing that it sends arrives.
 fn server(config: &Config) -> World {
     let mut world = World::alone(config.clone());
-    let store = &mut world.sides[0].store;
+    let store = &mut world.hosts[0].store;
     store.insert(name("source"), content(SIZE));
     store.insert(name(&"n".repeat(200)), content(SIZE));
     for number in 0..300 {
@@ -39,7 +39,7 @@ fn assert_no_amplifier(config: &Config, label: &str, packets: &[Vec<u8>]) {
     }
     world.run_until(Time::ZERO + Duration::from_secs(3700));
     let received: usize = packets.iter().map(Vec::len).sum();
-    let sent: usize = world.log.iter().map(|(_, _, bytes, _)| bytes.len()).sum();
+    let sent: usize = world.log.iter().map(|sent| sent.bytes.len()).sum();
     assert!(sent <= 3 * received, "{label}: {sent} B for {received} B {:#?}", world.transcript());
     assert!(world.log.len() <= 3 * packets.len(), "{label}: {} packets", world.log.len());
 }
@@ -135,8 +135,8 @@ fn unknown_requesters_get_files_after_a_proof() {
     for lost in [&[][..], &[0], &[1], &[0, 1], &[2, 3]] {
         let file = content(20_000);
         let mut world = World::with(&config());
-        world.lose = lose_numbers(lost);
-        world.sides[0].store.insert(name("source"), file.clone());
+        world.lose(lose_numbers(lost));
+        world.hosts[0].store.insert(name("source"), file.clone());
         world.get(false);
         world.run();
         world.assert_delivered(&file);
@@ -153,8 +153,8 @@ fn unknown_requesters_get_files_after_a_proof() {
 fn proofs_are_lost_without_harm() {
     let file = content(20_000);
     let mut world = World::with(&config());
-    world.lose = Box::new(|side, number, _| side == 1 && (1..4).contains(&number));
-    world.sides[0].store.insert(name("source"), file.clone());
+    world.lose(|side, number, _| side == 1 && (1..4).contains(&number));
+    world.hosts[0].store.insert(name("source"), file.clone());
     world.get(false);
     world.run();
     world.assert_delivered(&file);
@@ -165,18 +165,18 @@ fn unknown_requesters_get_files_at_22_light_minutes() {
     for knows_delay in [false, true] {
         let file = content(200_000);
         let mut world = World::with(&config());
-        world.info.owlt = Some(Duration::from_secs(1320));
+        world.hops[0].info.owlt = Some(Duration::from_secs(1320));
         if knows_delay {
             (0..2).for_each(|side| world.up(side));
         }
-        world.sides[0].store.insert(name("source"), file.clone());
+        world.hosts[0].store.insert(name("source"), file.clone());
         let request = GetRequest {
             peer: PATH,
             name: "source".to_owned(),
             destination: name("copy"),
             delete: false,
         };
-        world.sides[1].engine.get(world.now, request).expect("the request is sound");
+        world.hosts[1].engine.get(world.now, request).expect("the request is sound");
         world.drain(1);
         while world.finished(1).is_none() && world.step() {}
         // Request, request for a proof, proof, file: two round trips.
@@ -190,9 +190,9 @@ fn unknown_requesters_get_files_at_22_light_minutes() {
 fn listings_reach_unknown_requesters_after_a_proof() {
     let mut world = World::with(&config());
     for number in 0..300 {
-        world.sides[0].store.insert(name(&format!("file {number}")), Vec::new());
+        world.hosts[0].store.insert(name(&format!("file {number}")), Vec::new());
     }
-    world.sides[1].engine.list(Time::ZERO, PATH, String::new()).expect("the request is sound");
+    world.hosts[1].engine.list(Time::ZERO, PATH, String::new()).expect("the request is sound");
     world.drain(1);
     world.run();
     assert!(world.finished(1).is_some_and(|finished| finished.result.is_ok()));

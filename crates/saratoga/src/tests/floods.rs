@@ -39,7 +39,7 @@ fn a_transfer_completes_in_a_flood_of_half_open_sessions() {
             thrown += 1;
             world.hear(1, &first_packet(thrown));
             if thrown % 500 == 0 {
-                let engine = &world.sides[1].engine;
+                let engine = &world.hosts[1].engine;
                 memory = memory.max(engine.memory());
                 sessions = sessions.max(engine.sessions().count());
             }
@@ -57,7 +57,7 @@ fn a_transfer_completes_in_a_flood_of_half_open_sessions() {
     assert_eq!(throw(&mut world, 0), FLOOD, "the flood lasted as long as the transfer");
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
     assert!(world.copy() == Some(&file[..]));
-    let (evicted, files) = (world.sides[1].engine.stats().evicted, world.sides[1].files_most);
+    let (evicted, files) = (world.hosts[1].engine.stats().evicted, world.hosts[1].files_most);
     println!(
         "{FLOOD} half-open sessions: {sessions} at a time, {evicted} made room; {memory} bytes, \
          {files} files open; 10 MB delivered after {:.3} s",
@@ -65,7 +65,7 @@ fn a_transfer_completes_in_a_flood_of_half_open_sessions() {
     );
     assert!(sessions <= 876 && files <= 2, "{sessions} sessions, {files} files");
     assert!(memory <= 12 << 20, "{memory} bytes");
-    let limits = world.sides[1].indications.iter();
+    let limits = world.hosts[1].indications.iter();
     let limits = limits.filter(|it| matches!(it, Indication::LimitReached(Limit::Sessions)));
     assert!(limits.count() <= 2, "the user learns of it once");
 }
@@ -77,16 +77,16 @@ fn requests_for_a_file_do_not_block_others() {
     let mut config = config();
     config.limits.sessions = 16;
     let mut world = World::alone(config);
-    world.sides[0].store.insert(super::name("source"), content(2_000_000));
+    world.hosts[0].store.insert(super::name("source"), content(2_000_000));
     for number in 0..200 {
         let Packet::Request(plain) = request(RequestKind::Get, "source") else { unreachable!() };
         world.say(0, Packet::Request(Request { session: 100 + number, ..plain }));
         world.run_until(world.now + std::time::Duration::from_secs(1));
-        assert!(world.sides[0].engine.sessions().count() <= 14);
+        assert!(world.hosts[0].engine.sessions().count() <= 14);
     }
-    let engine = &world.sides[0].engine;
+    let engine = &world.hosts[0].engine;
     assert!(engine.stats().evicted >= 180, "{:?}", engine.stats());
-    assert!(world.sides[0].files_most <= 14, "{} files", world.sides[0].files_most);
+    assert!(world.hosts[0].files_most <= 14, "{} files", world.hosts[0].files_most);
     assert!(engine.sessions().any(|session| session.id.number == 299), "the last has a place");
 }
 
@@ -108,9 +108,9 @@ fn active_sessions_are_not_evicted() {
     world.run_until(world.now + std::time::Duration::from_millis(10));
     let last = world.statuses(0).last().map(|status| (status.session, status.code));
     assert_eq!(last, Some((78, StatusCode::ReceiverResources)));
-    assert_eq!(world.sides[0].engine.sessions().count(), 7);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 7);
     world.put(&content(10), Put::Push);
-    assert_eq!(world.sides[0].engine.sessions().count(), 8);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 8);
 }
 
 /// A peer that has used up its share loses sessions of its own, and not the oldest of all.
@@ -120,17 +120,17 @@ fn a_peer_beyond_its_share_displaces_no_other() {
     let mut config = quiet();
     (config.limits.sessions, config.limits.sessions_per_path) = (16, 6);
     let mut world = World::alone(config);
-    let up = Input::Path(OTHER, PathEvent::Up(world.info.clone()));
-    world.sides[0].engine.handle_input(world.now, up);
+    let up = Input::Path(OTHER, PathEvent::Up(world.hops[0].info.clone()));
+    world.hosts[0].engine.handle_input(world.now, up);
     for number in 1..=4 {
         let packet = first_packet(3 * number);
         let receive = Input::Receive(Receive::datagram(OTHER, &packet));
-        world.sides[0].engine.handle_input(world.now, receive);
+        world.hosts[0].engine.handle_input(world.now, receive);
     }
     for number in 5..=20 {
         world.run_until(world.now + std::time::Duration::from_millis(1));
         world.hear(0, &first_packet(3 * number));
-        let sessions = || world.sides[0].engine.sessions().map(|session| session.id.peer);
+        let sessions = || world.hosts[0].engine.sessions().map(|session| session.id.peer);
         assert_eq!(sessions().filter(|peer| *peer == OTHER).count(), 4, "{number}");
         let of_peer = sessions().filter(|peer| *peer == PATH).count();
         assert_eq!(of_peer, (number as usize - 4).min(6), "{number}");
@@ -141,10 +141,10 @@ fn a_peer_beyond_its_share_displaces_no_other() {
 #[test]
 fn a_description_alone_opens_no_file() {
     let mut world = World::alone(quiet());
-    world.sides[0].slow = Some(Vec::new());
+    world.hosts[0].slow = Some(Vec::new());
     world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
     let opens = |world: &World| {
-        let waiting = world.sides[0].slow.iter().flatten();
+        let waiting = world.hosts[0].slow.iter().flatten();
         waiting.filter(|effect| matches!(effect, StoreEffect::Open { .. })).count()
     };
     assert_eq!(opens(&world), 0);
@@ -160,9 +160,9 @@ fn refusals(repeated: impl Fn(u32) -> Vec<u8>) -> (World, Vec<usize>) {
         world.run_until(Time::from_nanos((u64::from(number) + 1) * 1_000_000));
     }
     let mut seconds = vec![0; 10];
-    for (at, _, packet, _) in world.log.iter().filter(|(_, side, ..)| *side == 0) {
-        let second = at.as_nanos() as usize / 1_000_000_000;
-        match Packet::decode(packet).expect("a packet of its own") {
+    for sent in world.log.iter().filter(|sent| sent.from == 0) {
+        let second = sent.at.as_nanos() as usize / 1_000_000_000;
+        match Packet::decode(&sent.bytes).expect("a packet of its own") {
             Packet::Status(status) if status.code != StatusCode::Ok => seconds[second] += 1,
             Packet::Status(_) => {}
             other => panic!("{other}"),
@@ -190,9 +190,9 @@ fn refusals_are_ten_a_second_at_most() {
         let (mut world, seconds) = refusals(repeated);
         println!("refusals in each second: {seconds:?}");
         assert!(seconds.iter().all(|count| (1..=10).contains(count)), "{kind}: {seconds:?}");
-        let stats = *world.sides[0].engine.stats();
+        let stats = *world.hosts[0].engine.stats();
         assert!(stats.refusals_left_out > 9000, "{kind}: {stats:?}");
-        let limits = world.sides[0].indications.iter();
+        let limits = world.hosts[0].indications.iter();
         let limits = limits.filter(|it| matches!(it, Indication::LimitReached(Limit::Refusals)));
         assert_eq!(limits.count(), 1, "{kind}");
         // A permitted file is received meanwhile.
@@ -200,7 +200,7 @@ fn refusals_are_ten_a_second_at_most() {
         world.say(0, Packet::Metadata(Metadata { session: 7, ..file }));
         world.say(0, Packet::Data(crate::packet::Data { session: 7, ..data(0, b"whole") }));
         world.run_until(world.now + std::time::Duration::from_secs(1));
-        let copy = world.sides[0].store.get(&super::name("copy"));
+        let copy = world.hosts[0].store.get(&super::name("copy"));
         assert_eq!(copy, Some(&b"whole"[..]), "{kind}");
     }
 }

@@ -8,7 +8,7 @@ use crate::{Config, Indication};
 /// Delivers a request for a listing to a peer with a file `a`.
 fn requested(config: Config, directory: &str) -> World {
     let mut world = World::alone(config);
-    world.sides[0].store.insert(name("a"), b"content".to_vec());
+    world.hosts[0].store.insert(name("a"), b"content".to_vec());
     world.say(0, request(RequestKind::GetDir, directory));
     world.run_until(engine::Time::from_nanos(1_000_000_000));
     world
@@ -23,7 +23,7 @@ fn refusal(world: &World) -> Option<StatusCode> {
 fn files_requested_as_directories_stay() {
     let world = requested(quiet(), "a");
     assert_eq!(refusal(&world), Some(StatusCode::NotFound));
-    assert!(world.sides[0].store.get(&name("a")).is_some());
+    assert!(world.hosts[0].store.get(&name("a")).is_some());
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn a_listing_that_is_too_long_is_refused() {
 #[test]
 fn a_directory_is_read() {
     let mut world = World::with(&quiet());
-    world.sides[0].store.insert(name("a"), b"content".to_vec());
+    world.hosts[0].store.insert(name("a"), b"content".to_vec());
     let now = world.now;
-    world.sides[1].engine.list(now, super::world::PATH, String::new()).expect("it may");
+    world.hosts[1].engine.list(now, super::world::PATH, String::new()).expect("it may");
     world.drain(1);
     world.run();
-    let entries = world.sides[1].indications.iter().find_map(|indication| match indication {
+    let entries = world.hosts[1].indications.iter().find_map(|indication| match indication {
         Indication::Listing { entries, .. } => Some(entries),
         _ => None,
     });

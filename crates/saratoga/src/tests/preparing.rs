@@ -19,8 +19,8 @@ fn for_strangers() -> Config {
 
 /// Server with a store that is slow from now on.
 fn server(mut world: World) -> World {
-    world.sides[0].store.insert(name("source"), content(SIZE));
-    world.sides[0].slow = Some(Vec::new());
+    world.hosts[0].store.insert(name("source"), content(SIZE));
+    world.hosts[0].slow = Some(Vec::new());
     world
 }
 
@@ -32,8 +32,8 @@ fn a_requester_waits_for_hours_while_the_server_opens_the_file() {
         world.run_until(Time::ZERO + 5 * HOUR);
         assert!(world.finished(1).is_none(), "the server lives");
         let bytes = |side| {
-            let sent = world.log.iter().filter(move |(_, from, ..)| *from == side);
-            sent.map(|(_, _, packet, _)| packet.len()).sum::<usize>()
+            let sent = world.log.iter().filter(move |sent| sent.from == side);
+            sent.map(|sent| sent.bytes.len()).sum::<usize>()
         };
         assert!(bytes(0) < 5_000_000 && bytes(0) <= 3 * bytes(1), "{} bytes", bytes(0));
         let at = world.now;
@@ -41,7 +41,7 @@ fn a_requester_waits_for_hours_while_the_server_opens_the_file() {
             world.work_off(0);
             world.run_until(world.now + Duration::from_millis(10));
         }
-        world.sides[0].slow = None;
+        world.hosts[0].slow = None;
         world.run();
         assert!(world.copy() == Some(&content(SIZE)[..]), "{:#?}", world.finished(1));
     }
@@ -53,7 +53,7 @@ fn a_requester_does_not_wait_for_a_dead_server() {
     let mut world = server(World::with(&config()));
     world.get(false);
     world.run_until(Time::ZERO + HOUR / 2);
-    world.lose = Box::new(|side, _, _| side == 0);
+    world.lose(|side, _, _| side == 0);
     world.run_until(Time::ZERO + 3 * HOUR);
     assert_eq!(world.failure(1), Some(StatusCode::SenderTimeout));
 }
@@ -64,12 +64,12 @@ fn a_server_forgets_requesters_that_leave_while_it_opens_their_files() {
         let mut world = server(World::alone(settings));
         world.say(0, request(RequestKind::Get, "source"));
         world.run_until(Time::ZERO + HOUR / 2);
-        assert_eq!(world.sides[0].engine.sessions().count(), 1);
+        assert_eq!(world.hosts[0].engine.sessions().count(), 1);
         world.run_until(Time::ZERO + 2 * HOUR);
-        assert_eq!(world.sides[0].engine.sessions().count(), 0);
+        assert_eq!(world.hosts[0].engine.sessions().count(), 0);
         // The file that is open at last is closed.
         world.work_off(0);
-        let waiting = world.sides[0].slow.iter().flatten();
+        let waiting = world.hosts[0].slow.iter().flatten();
         assert_eq!(waiting.filter(|it| matches!(it, StoreEffect::Close { .. })).count(), 1);
     }
 }
@@ -85,6 +85,6 @@ fn requesters_that_left_take_no_places() {
         world.say(0, Packet::Request(crate::packet::Request { session: number, ..packet }));
         world.run_until(world.now + Duration::from_secs(1));
     }
-    let numbers: Vec<u32> = world.sides[0].engine.sessions().map(|it| it.id.number).collect();
+    let numbers: Vec<u32> = world.hosts[0].engine.sessions().map(|it| it.id.number).collect();
     assert!(numbers.contains(&40), "{numbers:?}");
 }

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Peer's reply to a packet: its first STATUS.
 fn answer(config: Config, packet: Packet<'_>) -> (World, StatusCode) {
     let mut world = World::alone(config);
-    world.sides[0].store.insert(name("source"), content(70_000));
+    world.hosts[0].store.insert(name("source"), content(70_000));
     world.say(0, packet);
     world.run_until(Time::ZERO + SECOND);
     let code = world.statuses(0).first().map(|status| status.code);
@@ -45,7 +45,7 @@ fn requests_without_permission_are_refused() {
         world.run_until(world.now + SECOND);
         let codes: Vec<_> = world.statuses(0).iter().map(|status| status.code).collect();
         assert_eq!(codes, [StatusCode::AccessDenied; 2], "{kind}");
-        assert_eq!(world.sides[0].engine.sessions().count(), 0);
+        assert_eq!(world.hosts[0].engine.sessions().count(), 0);
     }
 }
 
@@ -105,7 +105,7 @@ fn credentials_are_read_and_ignored() {
     let packet = Packet::Request(Request { authentication: b"\x01secret", ..plain });
     let (world, code) = answer(quiet(), packet);
     assert_eq!(code, StatusCode::Ok);
-    assert!(world.sides[0].store.get(&name("source")).is_none());
+    assert!(world.hosts[0].store.get(&name("source")).is_none());
 }
 
 /// 70,000 bytes do not fit a descriptor of 16 bits.
@@ -122,8 +122,8 @@ fn listings_omit_files_the_requester_cannot_receive() {
     let Packet::Request(plain) = request(RequestKind::GetDir, "") else { unreachable!() };
     for (descriptor, names) in [(Width::W16, &["small"][..]), (Width::W32, &["small", "source"])] {
         let mut world = World::alone(quiet());
-        world.sides[0].store.insert(name("source"), content(70_000));
-        world.sides[0].store.insert(name("small"), content(10));
+        world.hosts[0].store.insert(name("source"), content(70_000));
+        world.hosts[0].store.insert(name("small"), content(10));
         world.say(0, Packet::Request(Request { descriptor, ..plain }));
         world.run_until(Time::ZERO + SECOND);
         let listing: Vec<u8> = world
@@ -159,15 +159,15 @@ fn requests_with_too_long_paths_are_ignored() {
     let long = "x".repeat(packet::PATH_MAX);
     let mut world = World::alone(quiet());
     let now = world.now;
-    let requested = world.sides[0].engine.delete(now, PATH, long.clone());
+    let requested = world.hosts[0].engine.delete(now, PATH, long.clone());
     assert_eq!(requested, Err(RequestError::Name));
     let mut bytes = request(RequestKind::Get, &long[1..]).to_vec().expect("it fits");
     world.hear(0, &bytes);
-    assert_eq!(world.sides[0].engine.stats().received.requests, 1);
+    assert_eq!(world.hosts[0].engine.stats().received.requests, 1);
     bytes.insert(8, b'x');
     world.hear(0, &bytes);
-    assert_eq!(world.sides[0].engine.stats().received.requests, 1);
-    assert_eq!(world.sides[0].engine.stats().decode_errors, 1);
+    assert_eq!(world.hosts[0].engine.stats().received.requests, 1);
+    assert_eq!(world.hosts[0].engine.stats().decode_errors, 1);
 }
 
 /// Nothing names its session, so there is no reply.
@@ -178,26 +178,26 @@ fn packets_of_unknown_type_are_counted() {
         world.hear(0, &[byte, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0]);
     }
     world.run();
-    assert_eq!(world.sides[0].engine.stats().decode_errors, 5);
+    assert_eq!(world.hosts[0].engine.stats().decode_errors, 5);
     assert!(world.log.is_empty());
 }
 
 #[test]
 fn repeated_deletes_get_the_same_reply() {
     let mut world = World::with(&quiet());
-    world.sides[0].store.insert(name("source"), content(10));
+    world.hosts[0].store.insert(name("source"), content(10));
     let mut lost = 0;
     // The first reply is lost.
-    world.lose = Box::new(move |side, _, _| {
+    world.lose(move |side, _, _| {
         lost += side;
         side == 0 && lost == 1
     });
     let now = world.now;
-    world.sides[1].engine.delete(now, PATH, "source".into()).expect("it may");
+    world.hosts[1].engine.delete(now, PATH, "source".into()).expect("it may");
     world.drain(1);
     world.run();
     assert_eq!(world.finished(1).expect("it ended").result, Ok(()));
-    assert!(world.sides[0].store.get(&name("source")).is_none());
+    assert!(world.hosts[0].store.get(&name("source")).is_none());
     assert_eq!(
         world.transcript(),
         [
@@ -209,7 +209,7 @@ fn repeated_deletes_get_the_same_reply() {
     );
     // In another session, too: the file was deleted, as requested.
     let now = world.now;
-    world.sides[1].engine.delete(now, PATH, "source".into()).expect("it may");
+    world.hosts[1].engine.delete(now, PATH, "source".into()).expect("it may");
     world.drain(1);
     world.run();
     assert_eq!(world.finished(1).expect("it ended").result, Ok(()));
@@ -235,7 +235,7 @@ fn files_that_are_being_sent_or_received_are_not_deleted() {
         let refused = statuses.iter().filter(|status| status.code == StatusCode::InUse);
         assert_eq!(refused.count(), 1);
     }
-    assert!(world.sides[0].store.get(&name("source")).is_some());
+    assert!(world.hosts[0].store.get(&name("source")).is_some());
 }
 
 #[test]
@@ -275,10 +275,10 @@ fn data_after_the_end_is_dropped() {
     let mut world = World::alone(quiet());
     world.say(0, Packet::Metadata(metadata(10, FileChecksum::None)));
     world.say(0, Packet::Data(data(5, b"123456")));
-    assert_eq!(world.sides[0].engine.stats().data_dropped, 1);
+    assert_eq!(world.hosts[0].engine.stats().data_dropped, 1);
     world.say(0, Packet::Data(data(0, b"0123456789")));
     world.run_until(world.now + SECOND);
-    assert_eq!(world.sides[0].store.get(&name("copy")), Some(&b"0123456789"[..]));
+    assert_eq!(world.hosts[0].store.get(&name("copy")), Some(&b"0123456789"[..]));
 }
 
 #[test]
@@ -317,11 +317,11 @@ fn failures_end_a_session_with_any_offsets() {
         let failure = Status { code, ..status(id.number, (2500, 2500), &[]) };
         world.say(0, Packet::Status(failure));
         assert_eq!(world.failure(0), Some(code));
-        assert_eq!(world.sides[0].engine.sessions().count(), 0);
-        assert!(world.sides[0].store.get(&name("source")).is_some());
+        assert_eq!(world.hosts[0].engine.sessions().count(), 0);
+        assert!(world.hosts[0].store.get(&name("source")).is_some());
 
         let mut world = World::with(&quiet());
-        world.lose = Box::new(|_, _, _| true);
+        world.lose(|_, _, _| true);
         let id = world.get(false);
         world.say(1, Packet::Status(Status { code, ..status(id.number, (0, 0), &[]) }));
         assert_eq!(world.failure(1), Some(code));
@@ -334,7 +334,7 @@ fn a_status_of_no_session_is_counted() {
     let mut world = World::alone(quiet());
     world.say(0, Packet::Status(status(1234, (0, 0), &[])));
     world.run();
-    assert_eq!(world.sides[0].engine.stats().stray, 1);
+    assert_eq!(world.hosts[0].engine.stats().stray, 1);
     assert!(world.log.is_empty());
 }
 
@@ -350,7 +350,7 @@ fn sessions_beyond_the_bound_are_refused() {
     world.run_until(world.now + Duration::from_millis(10));
     let last = world.statuses(0).last().map(|status| (status.session, status.code));
     assert_eq!(last, Some((78, StatusCode::ReceiverResources)));
-    let limits = world.sides[0].indications.iter();
+    let limits = world.hosts[0].indications.iter();
     assert_eq!(limits.filter(|it| matches!(it, Indication::LimitReached(_))).count(), 1);
 }
 
@@ -364,7 +364,7 @@ fn a_sender_that_is_silent_is_given_up_and_its_file_is_not_shown() {
     world.run();
     assert_eq!(world.failure(0), Some(StatusCode::SenderTimeout));
     assert_eq!(world.now.as_secs_f64().round(), 16.0);
-    assert!(world.sides[0].store.get(&name("copy")).is_none());
+    assert!(world.hosts[0].store.get(&name("copy")).is_none());
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn beacons_come_at_the_interval() {
     let config = Config { eid: "dtn:moon".into(), beacons, ..permitting(true, false, false) };
     let mut world = World::new([config, quiet()]);
     world.run_until(Time::ZERO + Duration::from_secs(21));
-    let times: Vec<_> = world.log.iter().map(|(at, ..)| at.as_secs_f64().round() as u64).collect();
+    let times: Vec<_> = world.log.iter().map(|sent| sent.at.as_secs_f64().round() as u64).collect();
     assert_eq!(times, [0, 5, 10, 15, 20]);
     assert!(
         world
@@ -395,7 +395,7 @@ fn beacons_come_at_the_interval() {
             .iter()
             .all(|line| { line == "> BEACON \"dtn:moon\" 64 bits, sends: not now, receives: yes" })
     );
-    let received = world.sides[1].indications.iter().filter_map(|indication| match indication {
+    let received = world.hosts[1].indications.iter().filter_map(|indication| match indication {
         Indication::Beacon { about, .. } => Some(about),
         _ => None,
     });
@@ -411,8 +411,8 @@ fn requests_are_retransmitted() {
         default_remote: Remote { request_timer: Timer::Fixed(SECOND), ..quiet().default_remote },
         ..config()
     });
-    world.sides[0].store.insert(name("source"), content(10));
-    world.lose = Box::new(|side, number, _| side == 1 && number < 3);
+    world.hosts[0].store.insert(name("source"), content(10));
+    world.lose(|side, number, _| side == 1 && number < 3);
     world.get(false);
     world.run();
     world.assert_delivered(&content(10));
@@ -425,7 +425,7 @@ fn requests_are_retransmitted() {
 #[test]
 fn statuses_of_deleted_files_get_no_reply() {
     let mut world = World::alone(config());
-    world.sides[0].store.insert(name("source"), content(10));
+    world.hosts[0].store.insert(name("source"), content(10));
     world.say(0, request(RequestKind::Delete, "source"));
     world.run();
     let reported = world.statuses(0).last().map(|status| (status.session, status.code));
@@ -452,9 +452,9 @@ fn a_file_that_lacks_one_byte_is_incomplete() {
             world.say(0, Packet::Data(data(offset as u64, part)));
         }
         world.run_until(world.now + SECOND);
-        assert_eq!(world.sides[0].store.get(&name("copy")), None, "{missing}");
+        assert_eq!(world.hosts[0].store.get(&name("copy")), None, "{missing}");
         world.say(0, Packet::Data(data(missing as u64, &file[missing..=missing])));
         world.run_until(world.now + SECOND);
-        assert_eq!(world.sides[0].store.get(&name("copy")), Some(&file[..]), "{missing}");
+        assert_eq!(world.hosts[0].store.get(&name("copy")), Some(&file[..]), "{missing}");
     }
 }

@@ -29,8 +29,8 @@ fn settings(checksum: ChecksumKind, udp_lite: bool) -> Config {
 
 fn cancel(world: &mut World) {
     let now = world.now;
-    let report = world.sides[0].engine.sessions().next().expect("it is under way");
-    world.sides[0].engine.cancel(now, report.id).expect("it is under way");
+    let report = world.hosts[0].engine.sessions().next().expect("it is under way");
+    world.hosts[0].engine.cancel(now, report.id).expect("it is under way");
     world.drain(0);
     world.run();
 }
@@ -41,7 +41,7 @@ fn without_a_checksum_a_later_session_restarts() {
         let mut world = World::with(&settings(checksum, udp_lite));
         world.put(&content(SIZE), Put::Push);
         world.run_until(at_millis(500));
-        assert_eq!(world.sides[1].store.records().count(), 0);
+        assert_eq!(world.hosts[1].store.records().count(), 0);
         cancel(&mut world);
         world.put(&changed(), Put::Push);
         world.run();
@@ -76,12 +76,12 @@ fn gets_without_checksum_do_not_resume_from_another_sender() {
     let version_0 = Config { permissions, known: [PATH].into(), ..profile };
     for settings in [settings(ChecksumKind::None, false), version_0] {
         let mut world = World::with(&settings);
-        world.sides[0].store.insert(name("source"), content(SIZE));
+        world.hosts[0].store.insert(name("source"), content(SIZE));
         world.get(false);
         world.run_until(at_millis(500));
-        assert_eq!(world.sides[1].store.records().count(), 0);
+        assert_eq!(world.hosts[1].store.records().count(), 0);
         world.restart(0);
-        world.sides[0].store.insert(name("source"), changed());
+        world.hosts[0].store.insert(name("source"), changed());
         world.run();
         assert_eq!(world.failure(1), Some(StatusCode::SenderTimeout));
         assert!(world.copy().is_none());
@@ -109,7 +109,7 @@ fn with_a_checksum_another_file_of_the_same_length_is_another_one() {
 fn path_from(world: &World, host: [u8; 4], port: u16) -> PathEvent {
     let local = SocketAddr::from(([192, 0, 2, 1], 7542));
     let ends = Some((local, SocketAddr::from((host, port))));
-    PathEvent::Up(PathInfo { ends, ..world.info.clone() })
+    PathEvent::Up(PathInfo { ends, ..world.hops[0].info.clone() })
 }
 
 /// Owner of a session with data, after another path describes the same file `silence` later in a
@@ -127,7 +127,7 @@ fn owner_after(silence: Duration, number: u32, host: [u8; 4]) -> PathId {
     let again = Packet::Metadata(packet::Metadata { session: number, ..described });
     let again = again.to_vec().expect("a packet");
     world.input(0, Input::Receive(Receive::datagram(other, &again)));
-    let mut reports = world.sides[0].engine.sessions();
+    let mut reports = world.hosts[0].engine.sessions();
     reports.find(|report| report.progress == 100).expect("it has data").id.peer
 }
 
@@ -147,7 +147,7 @@ fn other_paths_take_over_only_silent_or_restarted_sessions() {
 fn a_sender_restarted_within_a_reply_time_resumes() {
     let other = PathId(9);
     let mut world = World::alone(quiet());
-    world.input(0, Input::Path(other, PathEvent::Up(world.info.clone())));
+    world.input(0, Input::Path(other, PathEvent::Up(world.hops[0].info.clone())));
     let described = metadata(1000, FileChecksum::Crc32(1));
     let hear = |world: &mut World, packet: Packet<'_>| {
         let packet = packet.to_vec().expect("a packet");
@@ -159,7 +159,7 @@ fn a_sender_restarted_within_a_reply_time_resumes() {
     let later = |offset| packet::Data { session: 78, ..data(offset, &[1; 10]) };
     let progress = |world: &World| {
         let mut all: Vec<_> =
-            world.sides[0].engine.sessions().map(|it| (it.id.peer, it.progress)).collect();
+            world.hosts[0].engine.sessions().map(|it| (it.id.peer, it.progress)).collect();
         all.sort();
         all
     };
@@ -171,7 +171,7 @@ fn a_sender_restarted_within_a_reply_time_resumes() {
     // The first is not taken back.
     world.say(0, Packet::Data(data(200, &[1; 100])));
     assert_eq!(progress(&world), [(other, 110)]);
-    assert_eq!(world.sides[0].store.records().count(), 1, "only that of the first is left");
+    assert_eq!(world.hosts[0].store.records().count(), 1, "only that of the first is left");
 }
 
 /// The packets of the first session arrive again at a receiver that was restarted. Meanwhile,
@@ -182,8 +182,8 @@ fn a_replayed_transfer_replaces_nothing_after_a_restart() {
         let mut world = World::with(&quiet());
         world.put(&content(5000), Put::Push);
         world.run();
-        let sent = world.log.iter().filter(|(_, side, ..)| *side == 0);
-        let mut recorded: Vec<_> = sent.map(|(_, _, packet, _)| packet.clone()).collect();
+        let sent = world.log.iter().filter(|sent| sent.from == 0);
+        let mut recorded: Vec<_> = sent.map(|sent| sent.bytes.clone()).collect();
         if data_first {
             recorded.rotate_left(1);
         }
@@ -196,7 +196,7 @@ fn a_replayed_transfer_replaces_nothing_after_a_restart() {
         }
         world.run();
         assert!(world.copy() == Some(&changed()[..]), "{:#?}", world.transcript());
-        assert_eq!(world.sides[1].engine.sessions().count(), 0);
+        assert_eq!(world.hosts[1].engine.sessions().count(), 0);
         let statuses = world.statuses(1);
         let last = statuses[before..].last().expect("the sender may be waiting for it");
         assert_eq!((last.code, last.progress), (StatusCode::Ok, 5000));
@@ -213,9 +213,9 @@ fn few_files_are_on_record() {
         world.put(&content(size), Put::Push);
         world.run();
     }
-    assert_eq!(world.sides[1].store.records().count(), 3);
+    assert_eq!(world.hosts[1].store.records().count(), 3);
     // A sender keeps none.
-    assert_eq!(world.sides[0].store.records().count(), 0);
+    assert_eq!(world.hosts[0].store.records().count(), 0);
 }
 
 /// Puts the file, of which an earlier process may have sent a part in a session of this number.
@@ -235,7 +235,7 @@ fn sent(world: &World) -> usize {
 fn a_restarted_sender_sends_nothing_twice() {
     for (loses, session) in [(false, None), (false, Some(5)), (true, None), (true, Some(5))] {
         let mut world = World::with(&settings(ChecksumKind::Crc32, false));
-        world.lose = Box::new(move |side, number, _| loses && side == 0 && number % 50 == 9);
+        world.lose(move |side, number, _| loses && side == 0 && number % 50 == 9);
         put_again(&mut world, session, false);
         let mut now = 0;
         for _ in 0..4 {
@@ -256,7 +256,7 @@ fn a_restarted_sender_sends_nothing_twice() {
 #[test]
 fn a_restarted_sender_does_not_send_what_is_there() {
     let mut world = World::with(&settings(ChecksumKind::Crc32, false));
-    world.lose = Box::new(|side, _, bytes| {
+    world.lose(|side, _, bytes| {
         let packet = Packet::decode(bytes);
         side == 1 && matches!(packet, Ok(Packet::Status(status)) if status.progress == SIZE as u64)
     });
@@ -265,7 +265,7 @@ fn a_restarted_sender_does_not_send_what_is_there() {
     assert!(world.copy().is_some());
     let before = sent(&world);
     world.restart(0);
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     put_again(&mut world, Some(5), true);
     world.run();
     world.assert_delivered(&content(SIZE));
@@ -276,14 +276,14 @@ fn a_restarted_sender_does_not_send_what_is_there() {
 #[test]
 fn the_first_status_lists_what_an_earlier_process_lacked() {
     let mut world = World::with(&settings(ChecksumKind::Crc32, false));
-    world.lose = Box::new(|side, number, _| side == 0 && number % 50 == 9);
+    world.lose(|side, number, _| side == 0 && number % 50 == 9);
     put_again(&mut world, None, false);
     world.run_until(at_millis(700));
     world.restart(0);
     world.run_until(at_millis(750));
     world.restart(1);
     let before = sent(&world);
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     put_again(&mut world, None, true);
     world.run();
     world.assert_delivered(&content(SIZE));
@@ -320,20 +320,20 @@ fn repairs_have_no_copies_while_another_file_needs_the_path() {
     let mut repaired = Vec::new();
     for others in [0, 1] {
         let mut world = World::with(&config());
-        world.info.owlt = Some(Duration::from_secs(1));
+        world.hops[0].info.owlt = Some(Duration::from_secs(1));
         (0..2).for_each(|side| world.up(side));
         // A tenth of the first file is lost.
-        world.lose = Box::new(|side, number, _| side == 0 && number < 500 && number % 10 == 9);
+        world.lose(|side, number, _| side == 0 && number < 500 && number % 10 == 9);
         put_again(&mut world, Some(1), false);
         world.run_until(at_millis(1_000));
         if others > 0 {
-            world.sides[0].store.insert(name("long"), content(5 * SIZE));
+            world.hosts[0].store.insert(name("long"), content(5 * SIZE));
             world.put_with(&content(SIZE), |request| {
                 (request.source, request.name) = (name("long"), "other".to_owned());
             });
         }
         world.run_until(at_millis(4_500));
-        repaired.push(world.sides[0].engine.stats().repair_bytes);
+        repaired.push(world.hosts[0].engine.stats().repair_bytes);
     }
     let [alone, shared] = repaired[..] else { panic!("two") };
     assert!(shared > 0 && 3 * shared < 2 * alone, "{repaired:?}");
@@ -351,8 +351,8 @@ fn a_restarted_receiver_recognises_a_session_by_its_number() {
     world.assert_delivered(&content(SIZE));
     assert!(world.finished(1).expect("it ended").resumed > 300_000);
     let later = world.log.iter().skip(before);
-    let described = later.filter(|(_, side, bytes, _)| {
-        *side == 0 && matches!(Packet::decode(bytes), Ok(Packet::Metadata(_)))
+    let described = later.filter(|sent| {
+        sent.from == 0 && matches!(Packet::decode(&sent.bytes), Ok(Packet::Metadata(_)))
     });
     assert_eq!(described.count(), 0, "{:#?}", world.transcript());
 }

@@ -119,7 +119,7 @@ fn requests_after_the_end_get_a_reply() {
     let mut world = receiver();
     world.say(0, Packet::Data(data(0, &[1; 1000])));
     world.run_until(world.now + A_WHILE);
-    assert_eq!(world.sides[0].engine.sessions().count(), 0);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 0);
     for _ in 0..3 {
         let asking = packet::Data { is_end: true, timestamp: Some([7; 16]), ..data(1000, b"") };
         let asking = packet::Data { wants_status: true, ..asking };
@@ -130,7 +130,7 @@ fn requests_after_the_end_get_a_reply() {
     }
     // A packet without a request gets no reply: the return link may be thin.
     assert_eq!(answers(&mut world, Packet::Data(data(0, b"x"))).len(), 0);
-    assert_eq!(world.sides[0].engine.sessions().count(), 0);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 0);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn holes_that_do_not_fit_take_several_packets() {
 fn lost_metadata_is_reported_and_retransmitted() {
     let file = content(SIZE);
     let mut world = World::with(&quiet());
-    world.lose = lose_numbers(&[0]);
+    world.lose(lose_numbers(&[0]));
     world.put(&file, Put::Push);
     world.run();
     world.assert_delivered(&file);
@@ -244,7 +244,7 @@ fn partial_statuses_supplement_each_other_and_end_nothing() {
     }
     let empty = Status { is_partial: true, ..status(number, (2500, 2500), &[]) };
     world.say(0, Packet::Status(empty));
-    assert_eq!(world.sides[0].engine.sessions().count(), 1);
+    assert_eq!(world.hosts[0].engine.sessions().count(), 1);
 }
 
 #[test]
@@ -289,18 +289,18 @@ fn later_sessions_send_only_missing_data() {
     let id = world.put(&file, Put::Push);
     world.run_until(Time::ZERO + Duration::from_millis(500));
     let now = world.now;
-    world.sides[0].engine.cancel(now, id).expect("it is under way");
+    world.hosts[0].engine.cancel(now, id).expect("it is under way");
     world.drain(0);
     world.run();
     assert!(world.copy().is_none());
-    assert_eq!(world.sides[1].store.records().count(), 1);
-    world.sides[1].indications.clear();
+    assert_eq!(world.hosts[1].store.records().count(), 1);
+    world.hosts[1].indications.clear();
     world.put(&file, Put::Push);
     world.run();
     assert!(world.copy() == Some(&file[..]));
     assert!(world.finished(1).expect("it ended").resumed > 300_000);
     // The complete file is recorded, and no part of it.
-    let records: Vec<_> = world.sides[1].store.records().map(|(key, _)| key).collect();
+    let records: Vec<_> = world.hosts[1].store.records().map(|(key, _)| key).collect();
     assert!(records.len() == 1 && records[0].starts_with("sard-"), "{records:?}");
 }
 
@@ -340,7 +340,7 @@ fn the_widest_descriptor_is_understood() {
     let part = packet::Data { descriptor: Width::W128, ..data(0, b"0123456789") };
     world.say(0, Packet::Data(part));
     world.run_until(world.now + A_WHILE);
-    assert_eq!(world.sides[0].store.get(&name("copy")), Some(&b"0123456789"[..]));
+    assert_eq!(world.hosts[0].store.get(&name("copy")), Some(&b"0123456789"[..]));
     let statuses = world.statuses(0);
     let last = statuses.last().expect("it answered");
     assert_eq!((last.descriptor, last.holes), (Width::W128, Holes::NONE));

@@ -12,11 +12,11 @@ use crate::packet::Packet;
 /// sender.
 fn lossy(return_bps: u64) -> World {
     let mut world = World::with(&config());
-    world.info.return_bps = Some(return_bps);
+    world.hops[0].info.return_bps = Some(return_bps);
     world.up(0);
-    let info = PathInfo { rate_bps: Some(return_bps), ..world.info.clone() };
+    let info = PathInfo { rate_bps: Some(return_bps), ..world.hops[0].info.clone() };
     world.input(1, Input::Path(PATH, PathEvent::Up(info)));
-    world.lose = Box::new(|side, number, _| side == 0 && number % 10 == 7);
+    world.lose(|side, number, _| side == 0 && number % 10 == 7);
     world
 }
 
@@ -71,18 +71,18 @@ fn unconfirmed_data_is_repeated_while_the_status_is_delayed() {
     // 400 packets at 10 Mbit/s take 0.34 s, and a STATUS is sent every 0.37 s at 2 kbit/s.
     let file = content(400_000);
     let mut thin = lossy(2_000);
-    thin.lose = Box::new(|_, _, _| false);
+    thin.lose(|_, _, _| false);
     let sent = data_bytes(&mut thin, &file);
     assert!((file.len() + 50_000..2 * file.len()).contains(&sent), "{sent} of {}", file.len());
     // A late reply over a return link of unknown rate may come from a peer that was out of reach.
     let mut unknown = lossy(2_000);
-    unknown.info.return_bps = None;
+    unknown.hops[0].info.return_bps = None;
     unknown.up(0);
-    unknown.lose = Box::new(|_, _, _| false);
+    unknown.lose(|_, _, _| false);
     assert_eq!(data_bytes(&mut unknown, &file), file.len());
     // The same delay by light time leaves nothing to gain.
     let mut far = World::with(&config());
-    far.info.owlt = Some(Duration::from_millis(170));
+    far.hops[0].info.owlt = Some(Duration::from_millis(170));
     (0..2).for_each(|side| far.up(side));
     assert_eq!(data_bytes(&mut far, &file), file.len());
 }
@@ -92,7 +92,7 @@ fn on_a_slow_symmetric_link_nothing_is_repeated() {
     let file = content(20_000);
     for return_bps in [None, Some(9_600)] {
         let mut world = World::with(&config());
-        (world.info.rate_bps, world.info.return_bps) = (Some(9_600), return_bps);
+        (world.hops[0].info.rate_bps, world.hops[0].info.return_bps) = (Some(9_600), return_bps);
         (0..2).for_each(|side| world.up(side));
         assert_eq!(data_bytes(&mut world, &file), file.len());
     }
@@ -101,9 +101,9 @@ fn on_a_slow_symmetric_link_nothing_is_repeated() {
 #[test]
 fn repeats_to_a_vanished_peer_stop() {
     let mut world = World::with(&config());
-    world.info.return_bps = Some(2_000);
+    world.hops[0].info.return_bps = Some(2_000);
     (0..2).for_each(|side| world.up(side));
-    world.lose = Box::new(|_, _, _| true);
+    world.lose(|_, _, _| true);
     let file = content(400_000);
     world.put(&file, Put::Push);
     world.run_until(Time::from_secs(60));
@@ -120,7 +120,7 @@ fn repeats_to_a_vanished_peer_stop() {
 /// World in which all of the file was sent, and no reply arrives.
 fn unanswered() -> World {
     let mut world = World::with(&config());
-    world.lose = Box::new(|side, _, _| side == 1);
+    world.lose(|side, _, _| side == 1);
     world.put(&content(2500), Put::Push);
     world.run_until(Time::from_secs(1));
     world
@@ -128,7 +128,7 @@ fn unanswered() -> World {
 
 /// Sending times of the sender's packets from `since` on.
 fn departures(world: &World, since: Time) -> Vec<Time> {
-    world.log.iter().filter(|(at, side, ..)| *side == 0 && *at >= since).map(|it| it.0).collect()
+    world.log.iter().filter(|sent| sent.from == 0 && sent.at >= since).map(|sent| sent.at).collect()
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn restored_paths_are_used_at_once() {
         world.input(0, Input::Path(PATH, down));
         world.run_until(Time::from_secs(900));
         assert_eq!(departures(&world, Time::from_secs(2)), [], "no timer runs");
-        world.lose = Box::new(|_, _, _| false);
-        let up = up.unwrap_or(PathEvent::Up(world.info.clone()));
+        world.lose(|_, _, _| false);
+        let up = up.unwrap_or(PathEvent::Up(world.hops[0].info.clone()));
         world.input(0, Input::Path(PATH, up));
         world.run();
         assert_eq!(departures(&world, Time::from_secs(2))[0], Time::from_secs(900));
@@ -154,7 +154,7 @@ fn restored_paths_are_used_at_once() {
 fn unannounced_outages_are_survived() {
     let mut world = unanswered();
     world.run_until(Time::from_secs(3000));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose(|_, _, _| false);
     world.run();
     world.assert_delivered(&content(2500));
     assert!(world.now < Time::from_secs(3001), "{}", world.now);

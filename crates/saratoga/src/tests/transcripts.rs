@@ -11,7 +11,7 @@ const SIZE: usize = 2500;
 
 fn world_with_source(config: &Config, file: &[u8]) -> World {
     let mut world = World::with(config);
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     world
 }
 
@@ -62,7 +62,7 @@ fn get_without_loss() {
     world.get(false);
     world.run();
     world.assert_delivered(&file);
-    assert!(world.sides[0].store.get(&name("source")).is_some());
+    assert!(world.hosts[0].store.get(&name("source")).is_some());
     assert_eq!(
         world.transcript(),
         [
@@ -82,14 +82,14 @@ fn take_deletes_the_remote_file_after_verification() {
     let mut world = world_with_source(&quiet(), &file);
     world.get(true);
     while world.copy().is_none() {
-        assert!(world.sides[0].store.get(&name("source")).is_some());
+        assert!(world.hosts[0].store.get(&name("source")).is_some());
         assert!(world.step());
     }
     // The copy has its name; its sender is informed later.
-    assert!(world.sides[0].store.get(&name("source")).is_some());
+    assert!(world.hosts[0].store.get(&name("source")).is_some());
     world.run();
     world.assert_delivered(&file);
-    assert!(world.sides[0].store.get(&name("source")).is_none());
+    assert!(world.hosts[0].store.get(&name("source")).is_none());
     assert_eq!(world.transcript()[0], "< REQUEST take \"source\"");
 }
 
@@ -101,7 +101,7 @@ fn give_deletes_the_local_file_after_verification() {
         world.put_with(&file, |request| (request.put, request.delete) = (put, true));
         world.run();
         world.assert_delivered(&file);
-        assert!(world.sides[0].store.get(&name("source")).is_none());
+        assert!(world.hosts[0].store.get(&name("source")).is_none());
         let requested = world.transcript()[0] == "> REQUEST give \"copy\"";
         assert_eq!(requested, put == Put::Ask);
     }
@@ -113,7 +113,7 @@ fn a_copy_with_a_wrong_checksum_is_discarded() {
     for checksum in [ChecksumKind::Crc32, ChecksumKind::Md5, ChecksumKind::Sha1] {
         let file = content(SIZE);
         let mut world = World::with(&Config { checksum, ..quiet() });
-        world.lose = Box::new(|side, _, datagram| {
+        world.lose(|side, _, datagram| {
             if side == 0 && matches!(Packet::decode(datagram), Ok(Packet::Data(_))) {
                 *datagram.last_mut().expect("it has bytes") ^= 1;
             }
@@ -124,9 +124,9 @@ fn a_copy_with_a_wrong_checksum_is_discarded() {
         assert_eq!(world.failure(0), Some(StatusCode::Unspecified), "{checksum:?}");
         assert_eq!(world.failure(1), Some(StatusCode::Unspecified));
         assert!(world.copy().is_none());
-        assert!(world.sides[0].store.get(&name("source")).is_some());
-        assert_eq!(world.sides[1].store.names(engine::Area::Spool).count(), 0);
-        assert_eq!(world.sides[1].store.records().count(), 0);
+        assert!(world.hosts[0].store.get(&name("source")).is_some());
+        assert_eq!(world.hosts[1].store.names(engine::Area::Spool).count(), 0);
+        assert_eq!(world.hosts[1].store.records().count(), 0);
     }
 }
 
@@ -155,7 +155,7 @@ enum Way {
 }
 
 fn begin(world: &mut World, way: Way, file: &[u8]) {
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     match way {
         Way::Put(put) => {
             world.put(file, put);
@@ -186,7 +186,7 @@ fn every_single_loss_is_repaired() {
                 for second in &all[i..] {
                     let lost = [*first, *second];
                     let mut world = World::with(&settings);
-                    world.lose = Box::new(move |side, number, _| lost.contains(&(side, number)));
+                    world.lose(move |side, number, _| lost.contains(&(side, number)));
                     begin(&mut world, way, &file);
                     world.run();
                     // The receiver's last packet may be lost for good.
@@ -243,7 +243,7 @@ fn a_stream_that_is_cancelled_is_marked_as_over() {
     let id = world.put_with(&file, |request| request.stream = true);
     world.run_until(Time::from_nanos(100_000_000));
     let now = world.now;
-    world.sides[0].engine.cancel(now, id).expect("it is under way");
+    world.hosts[0].engine.cancel(now, id).expect("it is under way");
     world.drain(0);
     world.run();
     assert_eq!(
@@ -280,7 +280,7 @@ fn streams_with_conflicting_ends_are_refused() {
         packets.into_iter().chain([&start]).for_each(|packet| world.say(0, *packet));
         world.run();
         assert_eq!(world.failure(0), Some(StatusCode::Unspecified), "{packets:?}");
-        assert!(world.sides[0].store.get(&name("copy")).is_none());
+        assert!(world.hosts[0].store.get(&name("copy")).is_none());
         let last = world.statuses(0).last().map(|status| status.code);
         assert_eq!(last, Some(StatusCode::Unspecified));
     }
@@ -315,7 +315,7 @@ fn blind_puts_get_few_statuses_with_any_losses() {
         let mut world = World::with(&config());
         let mut losses = Rng::new(seed, "losses");
         // The last of 987 DATA packets has the end. One seed in two loses it.
-        world.lose = Box::new(move |side, number, _| {
+        world.lose(move |side, number, _| {
             side == 0 && (losses.chance(0.05) && number > 0 || number == 987 && seed % 2 == 0)
         });
         world.put(&file, Put::Blind);
@@ -344,8 +344,8 @@ fn transfers_resume_after_a_restart_of_either_side() {
         world.run();
         assert!(world.copy() == Some(&file[..]), "{side}: {:#?}", world.transcript());
         assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
-        let first = world.log.iter().map(|(_, from, datagram, _)| match Packet::decode(datagram) {
-            Ok(Packet::Data(data)) if *from == 0 => data.data.len(),
+        let first = world.log.iter().map(|sent| match Packet::decode(&sent.bytes) {
+            Ok(Packet::Data(data)) if sent.from == 0 => data.data.len(),
             Ok(_) | Err(_) => 0,
         });
         let sent: usize = first.sum();
@@ -359,7 +359,7 @@ fn a_file_crosses_with_losses_both_ways() {
         let file = content(300_000);
         let mut world = World::with(&config());
         let mut rng = Rng::new(seed, "losses");
-        world.lose = Box::new(move |_, _, _| rng.below(5) == 0);
+        world.lose(move |_, _, _| rng.below(5) == 0);
         world.put(&file, Put::Push);
         world.run();
         assert!(world.copy() == Some(&file[..]), "{seed}");
@@ -374,7 +374,7 @@ fn a_file_crosses_between_peers_that_are_late() {
         let mut world = World::with(&config());
         world.stalls = Some(Rng::new(seed, "stalls"));
         let mut rng = Rng::new(seed, "losses");
-        world.lose = Box::new(move |_, _, _| rng.below(5) == 0);
+        world.lose(move |_, _, _| rng.below(5) == 0);
         world.put(&file, Put::Push);
         world.run();
         assert!(world.copy() == Some(&file[..]), "{seed}");

@@ -22,11 +22,12 @@ fn config() -> Config {
 
 fn world(file: &[u8]) -> World {
     let mut world = World::with(&config());
-    world.info = engine::PathInfo { kind: engine::PathInfo::datagram(1472).kind, ..world.info };
+    world.hops[0].info =
+        engine::PathInfo { kind: engine::PathInfo::datagram(1472).kind, ..world.hops[0].info };
     for side in 0..2 {
         world.up(side);
     }
-    world.sides[0].store.insert(name("source"), file.to_vec());
+    world.hosts[0].store.insert(name("source"), file.to_vec());
     world
 }
 
@@ -56,7 +57,7 @@ fn every_loss_of_the_sender_is_repaired() {
     let file = content(SIZE);
     for lost in [&[1][..], &[2], &[3], &[4], &[2, 3], &[2, 3, 4], &[1, 4]] {
         let mut world = world(&file);
-        world.lose = lose_numbers(lost);
+        world.lose(lose_numbers(lost));
         world.get(false);
         world.run();
         assert!(world.copy() == Some(&file[..]), "{lost:?}: {:#?}", world.transcript());
@@ -69,14 +70,14 @@ fn every_loss_of_the_sender_is_repaired() {
 fn the_sender_polls_each_second() {
     let file = content(SIZE);
     let mut world = world(&file);
-    world.lose = Box::new(|side, number, _| side == 1 && number > 0);
+    world.lose(|side, number, _| side == 1 && number > 0);
     world.get(false);
     world.run();
-    let sent = world.log.iter().filter(|(_, side, ..)| *side == 0);
-    let polls: Vec<_> = sent.filter(|(_, _, bytes, _)| bytes.len() == 18).collect();
+    let sent = world.log.iter().filter(|sent| sent.from == 0);
+    let polls: Vec<_> = sent.filter(|sent| sent.bytes.len() == 18).collect();
     assert!((15..=17).contains(&polls.len()), "{} polls", polls.len());
     for two in polls.windows(2) {
-        let apart = two[1].0.since(two[0].0);
+        let apart = two[1].at.since(two[0].at);
         assert!(apart.abs_diff(Duration::from_secs(1)) < Duration::from_millis(10), "{apart:?}");
     }
     assert_eq!(world.failure(0), Some(StatusCode::RequestTimeout));
@@ -88,8 +89,7 @@ fn packet_lengths_match_the_capture() {
     let mut world = world(&content(SIZE));
     world.get(false);
     world.run();
-    let len = |(_, side, bytes, _): &crate::test_world::Sent| (*side, bytes.len());
-    let lens: Vec<_> = world.log.iter().map(len).collect();
+    let lens: Vec<_> = world.log.iter().map(|sent| (sent.from, sent.bytes.len())).collect();
     assert_eq!(lens, [(1, 32), (0, 10), (0, 266), (0, 1034), (0, 1034), (0, 462), (1, 7)]);
 }
 
@@ -98,7 +98,7 @@ fn missing_files_are_not_found() {
     let mut world = world(&content(SIZE));
     let (peer, destination, delete) = (PATH, name("copy"), false);
     let request = GetRequest { peer, name: "nothing".into(), destination, delete };
-    world.sides[1].engine.get(Time::ZERO, request).expect("it may ask");
+    world.hosts[1].engine.get(Time::ZERO, request).expect("it may ask");
     world.drain(1);
     world.run();
     assert_eq!(world.failure(1), Some(StatusCode::NotFound));
@@ -107,7 +107,7 @@ fn missing_files_are_not_found() {
 #[test]
 fn version_0_supports_only_get() {
     let mut world = world(&content(SIZE));
-    let (now, node) = (world.now, &mut world.sides[0].engine);
+    let (now, node) = (world.now, &mut world.hosts[0].engine);
     assert_eq!(node.delete(now, PATH, "x".into()), Err(RequestError::OnlyGet));
     assert_eq!(node.list(now, PATH, String::new()), Err(RequestError::OnlyGet));
     let (source, destination) = (name("source"), name("copy"));
@@ -117,8 +117,8 @@ fn version_0_supports_only_get() {
     assert_eq!(node.put(now, put), Err(RequestError::OnlyGet));
     // Unrequested packets start nothing.
     world.hear(0, &[3, 0, 0, 0, 0, 77, 0, 0, 0, 0, 1]);
-    assert_eq!(world.sides[0].engine.stats().stray, 1);
-    assert_eq!(world.sides[0].engine.poll_timeout(), None);
+    assert_eq!(world.hosts[0].engine.stats().stray, 1);
+    assert_eq!(world.hosts[0].engine.poll_timeout(), None);
 }
 
 #[test]
@@ -127,6 +127,6 @@ fn packets_of_version_1_are_ignored() {
     let request = super::world::request(crate::packet::RequestKind::Get, "source");
     world.say(0, request);
     world.run();
-    assert_eq!(world.sides[0].engine.stats().decode_errors, 1);
+    assert_eq!(world.hosts[0].engine.stats().decode_errors, 1);
     assert!(world.log.is_empty());
 }

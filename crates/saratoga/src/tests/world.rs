@@ -8,7 +8,7 @@ use crate::packet::{
     Content, Data, Entry, EntryKind, FileChecksum, Hole, Holes, Metadata, Packet, Request,
     RequestKind, Status, StatusCode, Width, v0,
 };
-use crate::test_world::{self, Fate};
+use crate::test_world::{self, Losses};
 use crate::{
     Config, Finished, GetRequest, Indication, Node, Permissions, Put, PutRequest, Remote,
     SessionId, Version,
@@ -53,10 +53,10 @@ impl World {
     }
 
     /// Lets a file of `len` bytes cross with these losses.
-    pub(super) fn crossed_with(config: &Config, len: usize, put: Put, lose: Fate) -> Self {
+    pub(super) fn crossed_with(config: &Config, len: usize, put: Put, lose: Losses) -> Self {
         let mut world = Self::with(config);
         let file = content(len);
-        world.lose = lose;
+        world.lose(lose);
         world.put(&file, put);
         world.run();
         world.assert_delivered(&file);
@@ -66,7 +66,7 @@ impl World {
     /// Creates one peer; the other receives nothing, and the test simulates it.
     pub(super) fn alone(config: Config) -> Self {
         let mut world = Self::new([config, self::config()]);
-        world.lose = Box::new(|_, _, _| true);
+        world.lose(|_, _, _| true);
         world
     }
 
@@ -80,10 +80,10 @@ impl World {
         file: &[u8],
         change: impl FnOnce(&mut PutRequest),
     ) -> SessionId {
-        self.sides[0].store.insert(name("source"), file.to_vec());
+        self.hosts[0].store.insert(name("source"), file.to_vec());
         let mut request = PutRequest::new(PATH, name("source"), "copy");
         change(&mut request);
-        let id = self.sides[0].engine.put(self.now, request).expect("the request is sound");
+        let id = self.hosts[0].engine.put(self.now, request).expect("the request is sound");
         self.drain(0);
         id
     }
@@ -92,14 +92,14 @@ impl World {
     pub(super) fn get(&mut self, delete: bool) -> SessionId {
         let request =
             GetRequest { peer: PATH, name: "source".to_owned(), destination: name("copy"), delete };
-        let id = self.sides[1].engine.get(self.now, request).expect("the request is sound");
+        let id = self.hosts[1].engine.get(self.now, request).expect("the request is sound");
         self.drain(1);
         id
     }
 
     /// Restarts a peer with the same settings.
     pub(super) fn restart(&mut self, side: usize) {
-        let config = self.sides[side].engine.config().clone();
+        let config = self.hosts[side].engine.config().clone();
         let node = Node::new(config, Rng::new(self.now.as_nanos(), "saratoga"));
         self.replace(side, node);
     }
@@ -111,7 +111,7 @@ impl World {
 
     /// Result of a side's last session.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
-        self.sides[side].indications.iter().rev().find_map(|indication| match indication {
+        self.hosts[side].indications.iter().rev().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
             _ => None,
         })
@@ -123,7 +123,7 @@ impl World {
     }
 
     pub(super) fn copy(&self) -> Option<&[u8]> {
-        self.sides[1].store.get(&name("copy"))
+        self.hosts[1].store.get(&name("copy"))
     }
 
     /// Asserts that the second peer has the file, and that both report success.
@@ -132,13 +132,13 @@ impl World {
         for side in 0..2 {
             let finished = self.finished(side).expect("it ended");
             assert_eq!(finished.result, Ok(()), "{:#?}", self.transcript());
-            assert_eq!(self.sides[side].engine.sessions().count(), 0);
+            assert_eq!(self.hosts[side].engine.sessions().count(), 0);
         }
     }
 
     /// Transcript without the numbers of sessions and the values of checksums.
     pub(super) fn transcript(&self) -> Vec<String> {
-        let version = self.sides[0].engine.config().version;
+        let version = self.hosts[0].engine.config().version;
         self.lines(|datagram| match version {
             Version::V0 => {
                 let packet = v0::Packet::decode(datagram).expect("what a peer sends can be read");
@@ -156,8 +156,8 @@ impl World {
 
     /// Version 1 packets of a side.
     pub(super) fn packets(&self, side: usize) -> impl Iterator<Item = Packet<'_>> {
-        let ours = self.log.iter().filter(move |(_, from, ..)| *from == side);
-        ours.map(|(_, _, datagram, _)| Packet::decode(datagram).expect("it can be read"))
+        let ours = self.log.iter().filter(move |sent| sent.from == side);
+        ours.map(|sent| Packet::decode(&sent.bytes).expect("it can be read"))
     }
 
     /// The STATUS packets of a side.

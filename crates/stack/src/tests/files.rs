@@ -5,6 +5,7 @@ use std::time::Duration;
 use engine::{PathId, PathInfo, Rng, Time, conformance};
 use models::ftp::{self, DataConnection, Failure, Indication, Node, RequestId, ScpsClient};
 use proptest::prelude::*;
+use testing::memory::Counted;
 
 use super::super::{Config, OverTcp};
 use super::transfer::{self, file};
@@ -73,7 +74,7 @@ fn files_cross_both_ways_by_every_kind_of_data_connection() {
             insert(&mut world, 1, "far", 123_456);
             let there = put(&mut world);
             let back = world.on(0, |node| node.get(SERVICE, "far", file("near")).unwrap());
-            world.run();
+            world.finish();
             assert_eq!(outcome(&world, there), Ok(300_000));
             assert_eq!(outcome(&world, back), Ok(123_456));
             assert_eq!(content(&world, 1, "there"), Some(&bytes(300_000)[..]));
@@ -88,7 +89,7 @@ fn a_refused_connection_fails() {
     let mut world = worlds(DataConnection::Pasv, |config| config.listen.clear());
     insert(&mut world, 0, "here", 10);
     let id = put(&mut world);
-    world.run();
+    world.finish();
     assert_eq!(outcome(&world, id), Err(Failure::Control));
     assert!(world.now < Time::from_secs(101));
 }
@@ -99,12 +100,12 @@ fn data_connections_that_are_blocked_on_the_way_fail() {
         let mut world = worlds(data, |_| {});
         insert(&mut world, 0, "here", 10_000);
         // A firewall that lets only packets of the control connection pass, at port 21.
-        world.fate = Box::new(|_, _, packet| {
+        world.lose(|_, _, packet| {
             let ports = [&packet[20..22], &packet[22..24]];
-            if ports.contains(&&21u16.to_be_bytes()[..]) { vec![Duration::ZERO] } else { vec![] }
+            !ports.contains(&&21u16.to_be_bytes()[..])
         });
         let id = put(&mut world);
-        world.run();
+        world.finish();
         assert!(outcome(&world, id).is_err(), "{data:?}");
         assert_eq!(world.next_time(), None);
     }
@@ -127,7 +128,7 @@ fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
     );
     let mut sequence = None;
     let mut full = 0;
-    world.fate = Box::new(move |_, _, packet| {
+    world.lose(move |_, _, packet| {
         let ports = [&packet[20..22], &packet[22..24]];
         let is_data = !ports.contains(&&21u16.to_be_bytes()[..]) && packet.len() > 1000;
         let own = packet[24..28].to_vec();
@@ -135,7 +136,7 @@ fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
         if is_data && full == 11 {
             sequence = Some(own.clone());
         }
-        if is_data && sequence == Some(own) { vec![] } else { vec![Duration::ZERO] }
+        is_data && sequence == Some(own)
     });
     insert(&mut world, usize::from(get), "here", 40_000);
     world.on(0, |node| {
@@ -145,7 +146,7 @@ fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
             node.put(SERVICE, file("here"), "there").unwrap()
         }
     });
-    world.run();
+    world.finish();
     world
 }
 
@@ -192,7 +193,7 @@ fn steps(data: DataConnection) -> u64 {
     let mut world = worlds(data, |_| {});
     insert(&mut world, 0, "here", 40_000);
     put(&mut world);
-    world.run();
+    world.finish();
     world.steps
 }
 
@@ -206,12 +207,12 @@ fn either_host_may_crash_at_any_moment() {
                 insert(&mut world, 0, "here", 40_000);
                 let id = put(&mut world);
                 while world.steps < at && world.step() {}
-                world.kill(host);
+                world.switch_off(host);
                 if boots {
                     world.run_for(Duration::from_secs(1));
                     world.boot(host, config(host), node(data));
                 }
-                world.run();
+                world.finish();
                 assert_eq!(world.next_time(), None);
                 if host == 1 {
                     let ended = outcome(&world, id);
@@ -233,7 +234,7 @@ fn either_side_may_cancel_at_any_moment() {
         let now = world.now;
         let under_way = world.on(0, |node| node.cancel(now, id));
         let again = put(&mut world);
-        world.run();
+        world.finish();
         assert_eq!(outcome(&world, id).is_err(), under_way, "step {at}");
         assert_eq!(outcome(&world, again), Ok(40_000), "step {at}");
         assert_eq!(content(&world, 1, "there"), Some(&bytes(40_000)[..]));
@@ -252,11 +253,11 @@ proptest! {
         });
         let mut world = World::new(configs, |_| node(WAYS[way]), case.seed);
         world.fate = fate(&case);
-        world.delay = case.delay;
+        world.line().delay = case.delay;
         world.batch = case.batch;
         insert(&mut world, usize::from(get), "here", size);
         let id = world.on(0, |node| if get { node.get(SERVICE, "here", file("there")) } else { node.put(SERVICE, file("here"), "there") });
-        world.run();
+        world.finish();
         prop_assert_eq!(outcome(&world, id.unwrap()), Ok(size as u64));
         prop_assert_eq!(content(&world, usize::from(!get), "there"), Some(&bytes(size)[..]));
         prop_assert_eq!(world.next_time(), None);
@@ -272,7 +273,7 @@ struct Transfer {
 const SIZE: usize = 12_000;
 
 impl conformance::Subject for Transfer {
-    type Engine = OverTcp<Node>;
+    type Engine = Counted<OverTcp<Node>>;
 
     fn engine(&self, role: conformance::Role, seed: u64) -> Self::Engine {
         let node = if self.scps {
@@ -280,7 +281,7 @@ impl conformance::Subject for Transfer {
         } else {
             node(DataConnection::Pasv)
         };
-        OverTcp::new(transfer::host(role), node, Rng::new(seed, "host"))
+        Counted::new(|| OverTcp::new(transfer::host(role), node, Rng::new(seed, "host")))
     }
 
     fn size(&self) -> usize {
@@ -288,7 +289,9 @@ impl conformance::Subject for Transfer {
     }
 
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool {
-        engine.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
+        engine.charge(|host| {
+            host.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
+        });
         true
     }
 

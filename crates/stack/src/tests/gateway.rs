@@ -9,6 +9,7 @@ use engine::{
 };
 use models::ftp::{self, DataConnection, Indication, Node};
 use tcp::Route;
+use testing::memory::Counted;
 
 use super::super::{Gateway, GatewayConfig, OverTcp};
 use super::transfer;
@@ -116,18 +117,21 @@ struct Transfer {
 }
 
 impl conformance::Subject for Transfer {
-    type Engine = Behind;
+    type Engine = Counted<Behind>;
 
-    fn engine(&self, role: conformance::Role, seed: u64) -> Behind {
-        Behind::new(role, self.early_accept, seed)
+    fn engine(&self, role: conformance::Role, seed: u64) -> Counted<Behind> {
+        Counted::new(|| Behind::new(role, self.early_accept, seed))
     }
 
     fn size(&self) -> usize {
         SIZE
     }
 
-    fn start(&self, engine: &mut Behind, now: Time) -> bool {
-        engine.host.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
+    fn start(&self, engine: &mut Counted<Behind>, now: Time) -> bool {
+        engine.charge(|behind| {
+            let host = &mut behind.host;
+            host.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
+        });
         true
     }
 
@@ -139,12 +143,12 @@ impl conformance::Subject for Transfer {
         transfer::verdict(indication)
     }
 
-    fn is_busy(&self, engine: &Behind) -> bool {
+    fn is_busy(&self, engine: &Counted<Behind>) -> bool {
         engine.host.above().under_way() > 0
     }
 
-    fn memory(&self, engine: &Behind) -> usize {
-        engine.host.memory() + engine.gateway.memory() + engine.gateway.above().memory()
+    fn memory(&self, engine: &Counted<Behind>) -> usize {
+        engine.memory()
     }
 
     fn memory_max(&self) -> usize {

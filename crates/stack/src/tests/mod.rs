@@ -16,12 +16,9 @@ use proptest::prelude::*;
 use tcp::{Buffer, Options};
 
 use super::Config;
+use crate::test_world::{Fate, content as bytes};
 use talker::{Manner, Talk, Talker};
 use world::{INTERFACE, PORT, SERVICE, World, address, config};
-
-fn bytes(count: usize) -> Vec<u8> {
-    (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
-}
 
 fn talkers(first: Manner, second: Manner) -> World<Talker> {
     with(first, second, |_| {})
@@ -58,7 +55,7 @@ fn small(config: &mut Config) {
 fn bytes_and_ends_cross_both_ways() {
     for change in [(|_: &mut Config| {}) as fn(&mut Config), small] {
         let mut world = with(sends(200_000), sends(70_001), change);
-        world.run();
+        world.finish();
         assert!(talk(&world, 1).received == bytes(200_000));
         assert!(talk(&world, 0).received == bytes(70_001));
         for host in 0..2 {
@@ -71,7 +68,7 @@ fn bytes_and_ends_cross_both_ways() {
 #[test]
 fn a_new_stream_reports_its_addresses() {
     let mut world = talkers(sends(1), sends(1));
-    world.run();
+    world.finish();
     let (near, far) = talk(&world, 0).ends.unwrap();
     assert_eq!((near.ip(), far), (address(0).ip(), address(1)));
     assert_eq!(talk(&world, 1).ends, Some((far, near)));
@@ -81,22 +78,22 @@ fn a_new_stream_reports_its_addresses() {
 #[test]
 fn at_most_one_transmit_is_kept() {
     let mut world = with(sends(1_000_000), sends(0), small);
-    world.run();
+    let mut memory = 0;
+    while world.step() {
+        memory = world.hosts.iter().map(|host| host.engine.memory()).fold(memory, usize::max);
+    }
     assert!(talk(&world, 0).was_blocked > 10);
     assert!(talk(&world, 1).received == bytes(1_000_000));
     // Buffers of two connections, one transmission of 64 KiB.
-    assert!(world.memory < 120_000, "{}", world.memory);
+    assert!(memory < 120_000, "{memory}");
 }
 
 #[test]
 fn retransmissions_are_counted() {
     let mut world = talkers(sends(100_000), sends(0));
-    world.fate = Box::new(|from, number, _| match (from, number) {
-        (0, 20) => Vec::new(),
-        _ => vec![Duration::ZERO],
-    });
-    world.run();
-    let engine = world.hosts[0].engine.as_ref().unwrap();
+    world.lose(|from, number, _| (from, number) == (0, 20));
+    world.finish();
+    let engine = &world.hosts[0].engine;
     // Closed connections count, too.
     assert_eq!(engine.below().connections().count(), 0);
     let totals = engine.below().totals();
@@ -112,7 +109,7 @@ fn a_pause_closes_the_window_and_a_resumption_opens_it() {
     world.run_for(Duration::from_secs(15));
     let received = talk(&world, 1).received.len();
     assert!((30_000..36_000).contains(&received), "{received}");
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).received == bytes(150_000));
 }
 
@@ -121,11 +118,11 @@ fn sent_data_arrive_after_their_sender_leaves() {
     // The sender's buffer is much smaller than the data it sends before it leaves.
     let leaves = Manner { leaves: true, ..sends(60_000) };
     let mut world = with(leaves.clone(), sends(0), small);
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).received == bytes(60_000));
     // Nor is it lost if the other side sends at the same time.
     let mut world = with(leaves, sends(60_000), small);
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).received == bytes(60_000));
 }
 
@@ -135,9 +132,9 @@ fn a_peer_that_sends_to_a_left_stream_is_reset() {
     let mut world = with(leaves, sends(50_000_000), |config| {
         config.linger = Duration::from_secs(2);
     });
-    world.rate_bps = 1_000_000;
+    world.line().rate_bps = Some(1_000_000);
     let began = world.now;
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).down);
     assert!(world.now.since(began) < Duration::from_secs(120));
 }
@@ -151,7 +148,7 @@ fn pacing_is_kept() {
     assert_eq!(talk(&world, 1).received.len(), 65_536);
     world.run_for(Duration::from_secs(3));
     assert_eq!(talk(&world, 1).received.len(), 131_072);
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).received == bytes(200_000));
 }
 
@@ -161,14 +158,14 @@ fn pacing_is_kept_when_a_stream_is_left() {
     let mut world = talkers(manner, sends(0));
     world.run_for(Duration::from_millis(2900));
     assert_eq!(talk(&world, 1).received.len(), 65_536);
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).received == bytes(100_000));
 }
 
 #[test]
 fn unreachable_hosts_and_closed_ports() {
     let mut world = talkers(sends(1), sends(1));
-    world.run();
+    world.finish();
     // A connection to a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
     world.on(0, |talker| {
@@ -176,10 +173,10 @@ fn unreachable_hosts_and_closed_ports() {
             .effects
             .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
     });
-    world.run();
+    world.finish();
     assert!(matches!(world.above(0).completions[..], [(Ticket(7), Err(_))]));
     // A connection to a host that is switched off.
-    world.kill(1);
+    world.switch_off(1);
     world.on(0, |talker| {
         talker.effects.push_back(
             StreamEffect::Connect {
@@ -195,7 +192,7 @@ fn unreachable_hosts_and_closed_ports() {
         talker.effects.push_back(PathEffect::Open { path: PathId(77) }.into());
     });
     assert_eq!(world.above(0).not_up, [PathId(77)]);
-    world.run();
+    world.finish();
     assert!(matches!(world.above(0).completions[..], [_, (Ticket(8), Err(_))]));
     assert_eq!(world.above(0).not_up, [PathId(77), SERVICE]);
     assert_eq!(world.next_time(), None);
@@ -303,7 +300,7 @@ fn streams_are_bounded() {
     });
     world.run_for(Duration::from_secs(2));
     assert_eq!(world.above(1).talks.len(), 1);
-    let engine = world.hosts[1].engine.as_ref().unwrap();
+    let engine = &world.hosts[1].engine;
     assert_eq!(engine.statistics().turned_away, 1);
     assert!(world.above(0).talks.values().any(|talk| talk.down));
 }
@@ -312,10 +309,10 @@ fn streams_are_bounded() {
 fn restarted_hosts_reset_their_streams() {
     let mut world = talkers(Manner { pauses: None, ..sends(3_000_000) }, Manner::default());
     world.run_for(Duration::from_secs(1));
-    world.kill(1);
+    world.switch_off(1);
     world.run_for(Duration::from_secs(1));
     world.boot(1, config(1), Talker::default());
-    world.run();
+    world.finish();
     assert!(talk(&world, 0).down);
     assert!(world.above(1).talks.is_empty());
 }
@@ -328,7 +325,7 @@ fn an_interface_may_be_down_for_a_while() {
         world.path(0, event);
         world.run_for(Duration::from_secs(8));
     }
-    world.run();
+    world.finish();
     assert!(talk(&world, 1).received == bytes(1_000_000));
     // Without an interface there is no stream.
     world.path(0, PathEvent::Down);
@@ -347,7 +344,7 @@ fn a_stream_without_tls_is_closed() {
             .effects
             .push_back(StreamEffect::StartTls { path: SERVICE, server_name, early }.into());
     });
-    world.run();
+    world.finish();
     assert!(talk(&world, 0).down && talk(&world, 1).down);
 }
 
@@ -420,10 +417,10 @@ fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-fn fate(case: &Case) -> world::Fate {
+fn fate(case: &Case) -> Fate {
     let mut rng = engine::Rng::new(case.seed, "fate");
     let (loss, reorder, duplicate) = (case.loss, case.reorder, case.duplicate);
-    Box::new(move |_, _, _| {
+    Box::new(move |_| {
         if rng.chance(loss) {
             return Vec::new();
         }
@@ -449,10 +446,10 @@ proptest! {
         let manners = case.manners.clone();
         let mut world = World::new(configs, |host| Talker::new(manners[host].clone()), case.seed);
         world.fate = fate(&case);
-        world.delay = case.delay;
+        world.line().delay = case.delay;
         world.batch = case.batch;
         world.on(0, |talker| talker.effects.push_back(PathEffect::Open { path: SERVICE }.into()));
-        world.run();
+        world.finish();
         for host in 0..2 {
             let talk = talk(&world, host);
             // A side that leaves after the other's end has received all data. A side that ended

@@ -2,6 +2,7 @@
 
 use engine::{PathId, PathInfo, Rng, Time, conformance};
 use models::programs::{Config, Costs, Indication, Node, Tool, Version};
+use testing::memory::Counted;
 
 use super::super::OverTcp;
 use super::transfer;
@@ -14,7 +15,7 @@ struct Transfer {
 }
 
 impl conformance::Subject for Transfer {
-    type Engine = OverTcp<Node>;
+    type Engine = Counted<OverTcp<Node>>;
 
     fn engine(&self, role: conformance::Role, seed: u64) -> Self::Engine {
         let mut program = Config::new(self.tool, self.version);
@@ -22,7 +23,7 @@ impl conformance::Subject for Transfer {
         program.key_interval = std::time::Duration::from_millis(20);
         program.timeout = std::time::Duration::from_secs(600);
         let node = Node::new(program, Rng::new(seed, "program"));
-        OverTcp::new(transfer::host(role), node, Rng::new(seed, "host"))
+        Counted::new(|| OverTcp::new(transfer::host(role), node, Rng::new(seed, "host")))
     }
 
     fn size(&self) -> usize {
@@ -31,7 +32,9 @@ impl conformance::Subject for Transfer {
     }
 
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool {
-        engine.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
+        engine.charge(|host| {
+            host.call(now, |node| node.put(SERVICE, conformance::source(), "copy").unwrap());
+        });
         true
     }
 

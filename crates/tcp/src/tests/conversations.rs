@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::world::{User, World, content, finished, lose};
 use crate::cc::Algorithm;
+use crate::test_world::Losses;
 use crate::{Backlog, Options};
 
 fn sending(len: usize) -> User {
@@ -11,10 +12,10 @@ fn sending(len: usize) -> User {
 }
 
 /// Sends `len` bytes from the first host to the second, which closes when it has everything.
-fn transfer(options: Options, len: usize, fate: super::world::Fate) -> World {
+fn transfer(options: Options, len: usize, losses: Losses) -> World {
     let mut world = World::plain(1);
-    world.fate = fate;
-    world.hosts[1].template.waits_for_peer = true;
+    world.lose(losses);
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     world.connect(options, sending(len));
     world.run();
@@ -26,7 +27,7 @@ fn short_transfers_complete_and_close() {
     let world = transfer(Options::default(), 100, lose(&[], &[]));
     finished(&world).unwrap();
     assert_eq!(
-        world.lines(),
+        world.transcript(),
         [
             "> SYN 0+0",
             "< SYN 0+0 ack 1",
@@ -41,14 +42,11 @@ fn short_transfers_complete_and_close() {
 #[test]
 fn any_one_packet_may_be_lost() {
     let clean = transfer(Options::default(), 60_000, lose(&[], &[]));
-    let count = |host| clean.log.iter().filter(|(_, from, ..)| *from == host).count();
+    let count = |host| clean.log.iter().filter(|sent| sent.from == host).count();
     for host in 0..2 {
         for number in 0..count(host) {
-            let fate: super::world::Fate = Box::new(move |passing| {
-                let lost = passing.from == host && passing.number == number;
-                if lost { Vec::new() } else { vec![Duration::ZERO] }
-            });
-            let world = transfer(Options::default(), 60_000, fate);
+            let losses: Losses = Box::new(move |from, n, _| (from, n) == (host, number));
+            let world = transfer(Options::default(), 60_000, losses);
             finished(&world).unwrap_or_else(|error| panic!("{host} {number}: {error}"));
         }
     }
@@ -62,9 +60,9 @@ fn dialogues_do_not_lower_the_rate_estimate() {
     const TURNS: usize = 20;
     let options = Options { congestion: Algorithm::Bbr, nagle: false, ..Options::default() };
     let mut world = World::plain(1);
-    world.delay = Duration::from_secs(1);
-    world.rate_bps = Some(20_000_000);
-    world.hosts[1].template.waits_for_peer = true;
+    world.line().delay = Duration::from_secs(1);
+    world.line().rate_bps = Some(20_000_000);
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     let all = content(TURNS * 500 + 1_000_000);
     let first = User { content: all[..500].to_vec(), closes: false, ..User::default() };
@@ -72,11 +70,10 @@ fn dialogues_do_not_lower_the_rate_estimate() {
     world.run_for(Duration::from_millis(4500));
     for turn in 1..=TURNS {
         let end = if turn < TURNS { (turn + 1) * 500 } else { all.len() };
-        let user = world.hosts[0].users.get_mut(&id).expect("it is there");
+        let user = world.hosts[0].engine.users.get_mut(&id).expect("it is there");
         user.content = all[..end].to_vec();
         user.closes = turn == TURNS;
         world.use_connection(0, id);
-        world.drain(0);
         if turn < TURNS {
             world.run_for(Duration::from_millis(2500));
         }
@@ -84,6 +81,7 @@ fn dialogues_do_not_lower_the_rate_estimate() {
     let started = world.now;
     world.run();
     finished(&world).unwrap();
-    let took = world.hosts[1].users.values().next().and_then(|user| user.closed).expect("closed").0;
+    let took =
+        world.hosts[1].engine.users.values().next().and_then(|user| user.closed).expect("closed").0;
     assert!(took.since(started) < Duration::from_secs(24), "{:?}", took.since(started));
 }

@@ -9,6 +9,7 @@ use super::world::{User, World, content, finished, lose};
 use crate::cc::{Algorithm, Counting};
 use crate::packet;
 use crate::segment::{Flags, Header, SackBlock, SackBlocks, TcpOption};
+use crate::test_world::Sent;
 use crate::{
     AckPolicy, Backlog, Buffer, Config, Indication, InitialWindow, LossRecovery, Options, Profile,
 };
@@ -126,7 +127,7 @@ fn partial_duplicates_are_reported_by_dsack() {
 fn a_closed_window_is_probed_and_opens() {
     let mut world = World::plain(1);
     let options = Options { receive_buffer: Buffer::Fixed(8_000), ..Options::default() };
-    world.hosts[1].template = User { reads: false, waits_for_peer: true, ..User::default() };
+    world.hosts[1].engine.template = User { reads: false, waits_for_peer: true, ..User::default() };
     world.listen(options, Backlog::default());
     let id =
         world.connect(Options::default(), User { content: content(30_000), ..User::default() });
@@ -136,13 +137,12 @@ fn a_closed_window_is_probed_and_opens() {
     // 0.3, 0.6, 1.2 ... 120, 120, ...: some forty of them, and it is not given up.
     assert!((35..50).contains(&info.counts.window_probes), "{}", info.counts.window_probes);
     let other = world.accepted().unwrap();
-    world.hosts[1].users.get_mut(&other).unwrap().reads = true;
+    world.hosts[1].engine.users.get_mut(&other).unwrap().reads = true;
     world.use_connection(1, other);
-    world.drain(1);
     let before = world.now;
     world.run();
     finished(&world).unwrap();
-    let closed = world.hosts[1].users[&other].closed.unwrap().0;
+    let closed = world.hosts[1].engine.users[&other].closed.unwrap().0;
     assert!(closed.since(before) < Duration::from_secs(2), "{:?}", closed.since(before));
 }
 
@@ -191,8 +191,8 @@ fn segments_are_as_long_as_both_sides_and_the_interface_take() {
 fn a_slow_reader_makes_no_silly_windows() {
     let mut world = World::plain(1);
     let options = Options { receive_buffer: Buffer::Fixed(10_000), ..Options::default() };
-    world.hosts[1].template = User { reads: false, ..User::default() };
-    world.hosts[1].template.closes = false;
+    world.hosts[1].engine.template = User { reads: false, ..User::default() };
+    world.hosts[1].engine.template.closes = false;
     world.listen(options, Backlog::default());
     world.connect(Options::default(), User { content: content(60_000), ..User::default() });
     world.run_for(millis(500));
@@ -201,7 +201,7 @@ fn a_slow_reader_makes_no_silly_windows() {
     while out.len() < 60_000 {
         // A hundred bytes a time.
         let now = world.now;
-        let stack = &mut world.hosts[1].stack;
+        let stack = &mut world.hosts[1].engine.stack;
         let (first, second) = stack.peek(other).unwrap();
         let next: Vec<u8> = first.iter().chain(second).take(100).copied().collect();
         stack.consume(now, other, next.len()).unwrap();
@@ -210,9 +210,7 @@ fn a_slow_reader_makes_no_silly_windows() {
         world.run_for(millis(5));
     }
     assert!(out == content(60_000));
-    let short = |(_, from, bytes, _): &&(engine::Time, usize, Vec<u8>, bool)| {
-        *from == 0 && (53..1400).contains(&bytes.len())
-    };
+    let short = |sent: &&Sent| sent.from == 0 && (53..1400).contains(&sent.bytes.len());
     let short = world.log.iter().filter(short).count();
     assert!(short <= 15, "{short} short segments");
 }
@@ -231,7 +229,7 @@ fn without_a_shift_no_window_is_longer_than_65_535() {
         world.connect(Options { send_buffer: Buffer::Fixed(1 << 20), ..Options::default() }, user);
     let mut most = 0;
     while world.step() {
-        most = most.max(world.hosts[0].stack.info(id).map_or(0, |info| info.in_flight));
+        most = most.max(world.hosts[0].engine.stack.info(id).map_or(0, |info| info.in_flight));
     }
     finished(&world).unwrap();
     assert!((60_000..=65_535).contains(&most), "{most}");
@@ -240,13 +238,13 @@ fn without_a_shift_no_window_is_longer_than_65_535() {
 /// Sends segments from 1 on, of which these are lost; without options that interfere.
 fn with_losses(options: Options, lost: &'static [usize]) -> World {
     let mut world = World::plain(1);
-    world.fate = lose(lost, &[]);
+    world.lose(lose(lost, &[]));
     transfer_60(&mut world, options);
     world
 }
 
 fn transfer_60(world: &mut World, options: Options) {
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     world.connect(options, User { content: content(60 * 1460), ..User::default() });
     world.run();
@@ -256,13 +254,13 @@ fn transfer_60(world: &mut World, options: Options) {
 /// Milliseconds since the start at which the first host retransmitted anything.
 fn sent_again(world: &World) -> Vec<u128> {
     let mut found = std::collections::BTreeSet::new();
-    let start = world.log[0].0;
+    let start = world.log[0].at;
     let mut times = Vec::new();
-    for ((at, from, ..), line) in world.log.iter().zip(world.lines()) {
+    for (sent, line) in world.log.iter().zip(world.transcript()) {
         let number: String =
             line.chars().skip_while(|c| !c.is_ascii_digit()).take_while(|c| *c != ' ').collect();
-        if *from == 0 && !number.ends_with("+0") && !found.insert(number) {
-            times.push(at.since(start).as_millis());
+        if sent.from == 0 && !number.ends_with("+0") && !found.insert(number) {
+            times.push(sent.at.since(start).as_millis());
         }
     }
     times
@@ -287,8 +285,8 @@ fn without_sack_one_loss_is_repaired_a_round_trip() {
     // SYN, ACK, then data: the segments 5, 7 and 9 are lost.
     let world = with_losses(reno(false, LossRecovery::NewReno), &[6, 8, 10]);
     assert_eq!(sent_again(&world), [200, 300, 400]);
-    let id = *world.hosts[0].users.keys().next().unwrap();
-    assert!(world.hosts[0].users[&id].closed.is_some());
+    let id = *world.hosts[0].engine.users.keys().next().unwrap();
+    assert!(world.hosts[0].engine.users[&id].closed.is_some());
 }
 
 #[test]
@@ -305,16 +303,16 @@ fn a_retransmission_that_is_lost_waits_for_the_timer_or_for_rack() {
     let times = |options: Options| {
         let mut numbers = Vec::new();
         let mut world = World::plain(1);
-        world.fate = Box::new(move |passing| {
-            let segment = packet::decode(passing.bytes).expect("our own packet").segment;
+        world.lose(move |from, _, bytes| {
+            let segment = packet::decode(bytes).expect("our own packet").segment;
             let sequence = segment.header.sequence;
-            if passing.from == 1 || segment.payload.is_empty() {
-                return vec![Duration::ZERO];
+            if from == 1 || segment.payload.is_empty() {
+                return false;
             }
             numbers.push(sequence);
             let again = numbers.iter().filter(|number| **number == sequence).count();
             let fifth = numbers.get(4) == Some(&sequence);
-            if fifth && again <= 2 { Vec::new() } else { vec![Duration::ZERO] }
+            fifth && again <= 2
         });
         transfer_60(&mut world, options);
         sent_again(&world)
@@ -401,8 +399,8 @@ fn a_reaction_to_a_late_segment_is_undone() {
             vec![millis(if late { 30 } else { 0 })]
         });
         // Otherwise everything would be sent at the same moment, including late segments.
-        world.rate_bps = Some(10_000_000);
-        world.hosts[1].template.waits_for_peer = true;
+        world.line().rate_bps = Some(10_000_000);
+        world.hosts[1].engine.template.waits_for_peer = true;
         world.listen(options.clone(), Backlog::default());
         let user = User { content: content(200 * 1460), ..User::default() };
         let id = world.connect(options, user);
@@ -453,8 +451,8 @@ fn the_last_segments_are_sent_again_before_the_timer() {
     let time = |tail_loss_probe| {
         let options = Options { tail_loss_probe, ..Options::default() };
         let mut world = World::plain(1);
-        world.fate = lose(&[12, 13], &[]);
-        world.hosts[1].template.waits_for_peer = true;
+        world.lose(lose(&[12, 13], &[]));
+        world.hosts[1].engine.template.waits_for_peer = true;
         world.listen(options.clone(), Backlog::default());
         let user = User { content: content(12 * 1448), ..User::default() };
         world.connect(options, user);
@@ -531,16 +529,16 @@ fn a_window_that_shrinks_does_no_harm() {
 fn long_link(options: &Options, len: usize) -> f64 {
     let mut world = World::plain(1);
     world.logging = false;
-    world.delay = millis(300);
-    world.rate_bps = Some(10_000_000);
-    world.queue = 1_000_000;
-    world.hosts[1].template.waits_for_peer = true;
+    world.line().delay = millis(300);
+    world.line().rate_bps = Some(10_000_000);
+    world.line().queue = 1_000_000;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     world.connect(options.clone(), User { content: content(len), ..User::default() });
     let start = world.now;
     world.run();
     finished(&world).unwrap();
-    let end = world.hosts[0].users.values().next().unwrap().closed.unwrap().0;
+    let end = world.hosts[0].engine.users.values().next().unwrap().closed.unwrap().0;
     len as f64 / end.since(start).as_secs_f64()
 }
 

@@ -63,13 +63,13 @@ impl Narrow {
     fn new(mut world: World, mtu: usize) -> Self {
         let dropped = Rc::new(RefCell::new(Vec::new()));
         let note = Rc::clone(&dropped);
-        world.fate = Box::new(move |passing| {
-            let may_cut = passing.bytes[0] >> 4 == 4 && passing.bytes[6] & 0x40 == 0;
-            if passing.bytes.len() <= mtu || may_cut {
-                return vec![Duration::ZERO];
+        world.lose(move |from, _, bytes| {
+            let may_cut = bytes[0] >> 4 == 4 && bytes[6] & 0x40 == 0;
+            let is_lost = bytes.len() > mtu && !may_cut;
+            if is_lost {
+                note.borrow_mut().push((from, bytes.clone()));
             }
-            note.borrow_mut().push((passing.from, passing.bytes.clone()));
-            Vec::new()
+            is_lost
         });
         Self { world, dropped }
     }
@@ -79,7 +79,7 @@ impl Narrow {
         for _ in 0..1_000_000 {
             for (from, packet) in self.dropped.take() {
                 if router == Router::Reports {
-                    self.world.inject(from, &report(&packet, mtu));
+                    self.world.hear(from, &report(&packet, mtu));
                 }
             }
             if self.dropped.borrow().is_empty() && !self.world.step() {
@@ -112,9 +112,8 @@ fn transfer(options: &Options, router: Router, mtu: u32, v6: bool) -> (f64, u64,
 impl World {
     /// Closes the first host's connection, and runs to the end.
     fn use_and_close(&mut self, id: ConnectionId) {
-        self.hosts[0].users.get_mut(&id).unwrap().closes = true;
+        self.hosts[0].engine.users.get_mut(&id).unwrap().closes = true;
         self.use_connection(0, id);
-        self.drain(0);
         self.run();
     }
 }
@@ -162,9 +161,9 @@ fn routers_without_an_mtu_lead_to_the_next_common_one() {
     // 1500, then 1280, then 1006: RFC 1191 §7.1.
     narrow.run(Router::Reports, 0);
     finished(&narrow.world).unwrap();
-    assert!(narrow.world.hosts[0].stack.info(id).is_err());
+    assert!(narrow.world.hosts[0].engine.stack.info(id).is_err());
     // Each segment in flight was reported; the first of either length made segments shorter.
-    let stack = &narrow.world.hosts[0].stack;
+    let stack = &narrow.world.hosts[0].engine.stack;
     assert_eq!(stack.totals().path_mtu_reports, 2);
     assert!(stack.statistics().reports_taken > 2, "{:?}", stack.statistics());
 }
@@ -187,7 +186,7 @@ fn the_next_connection_knows_the_path() {
     world.connect(options.clone(), user.clone());
     let mut narrow = Narrow::new(world, 1280);
     narrow.run(Router::Reports, 1280);
-    let reports = |narrow: &Narrow| narrow.world.hosts[0].stack.statistics().reports_taken;
+    let reports = |narrow: &Narrow| narrow.world.hosts[0].engine.stack.statistics().reports_taken;
     let before = reports(&narrow);
     assert!(before > 0);
     narrow.world.connect(options.clone(), user.clone());
@@ -263,7 +262,7 @@ fn mtu_probing_is_off_by_default() {
     let id = world.connect(options, User { content: content(5000), ..User::default() });
     let mut narrow = Narrow::new(world, 1280);
     narrow.run(Router::IsSilent, 0);
-    let user = &narrow.world.hosts[0].users[&id];
+    let user = &narrow.world.hosts[0].engine.users[&id];
     assert!(matches!(user.closed, Some((_, crate::CloseReason::TimedOut))), "{user:?}");
 }
 
@@ -272,17 +271,17 @@ fn mtu_probing_is_off_by_default() {
 fn after_an_outage_segments_become_long_again() {
     let options = Options { mtu_probing: true, ..Profile::Modern.options() };
     let mut world = World::plain(1);
-    world.rate_bps = Some(4_000_000);
+    world.line().rate_bps = Some(4_000_000);
     world.listen(options.clone(), Backlog::default());
     let user = User { content: content(2_000_000), ..User::default() };
     let id = world.connect(options, user);
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.info(0, id).mss, 1448);
-    world.fate = Box::new(|_| Vec::new());
+    world.lose(|_, _, _| true);
     world.run_for(Duration::from_secs(20));
     let during = world.info(0, id);
     assert!(during.mss < 1448 && during.counts.black_holes > 0, "{during:?}");
-    world.fate = super::world::lossless();
+    world.lose(|_, _, _| false);
     // The next timeout is at most 25 s later.
     while world.info(0, id).mss < 1448 {
         assert!(world.step(), "it ends with short segments");
@@ -296,7 +295,7 @@ fn after_an_outage_segments_become_long_again() {
 fn failed_probes_do_not_count_as_congestion() {
     let options = Options { mtu_probing: true, ..Profile::Modern.options() };
     let mut world = World::plain(1);
-    world.rate_bps = Some(8_000_000);
+    world.line().rate_bps = Some(8_000_000);
     world.listen(options.clone(), Backlog::default());
     let user = User { content: content(1_000_000), closes: false, ..User::default() };
     let id = world.connect(options, user);

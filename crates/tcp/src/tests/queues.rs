@@ -7,6 +7,7 @@ use engine::Rng;
 
 use super::world::{User, World, content, finished, lose};
 use crate::cc::{Algorithm, Counting, Cubic};
+use crate::test_world::Line;
 use crate::{Backlog, Buffer, Counts, Options, Profile};
 
 /// Sends 4 MB over 8 Mbit/s and 300 ms; the sender's packets of these numbers are lost.
@@ -14,16 +15,16 @@ fn sent(congestion: Algorithm, lost: &'static [usize]) -> Counts {
     const SIZE: usize = 4_000_000;
     let mut world = World::plain(1);
     world.logging = false;
-    world.delay = Duration::from_millis(300);
-    world.rate_bps = Some(8_000_000);
-    world.fate = lose(lost, &[]);
+    world.line().delay = Duration::from_millis(300);
+    world.line().rate_bps = Some(8_000_000);
+    world.lose(lose(lost, &[]));
     let options = Options { congestion, ..Profile::Modern.options() };
     world.listen(options.clone(), Backlog::default());
     let id = world.connect(options, User { content: content(SIZE), ..User::default() });
     let mut received = 0;
     while received < SIZE {
         world.run_for(Duration::from_millis(100));
-        received = world.hosts[1].users.values().map(|user| user.received.len()).sum();
+        received = world.hosts[1].engine.users.values().map(|user| user.received.len()).sum();
     }
     let counts = world.info(0, id).counts;
     world.run();
@@ -45,18 +46,16 @@ impl Lossy {
     fn sent(&self, seed: u64, size: usize, options: &Options) -> (f64, Counts) {
         let mut world = World::plain(seed);
         world.logging = false;
-        (world.delay, world.rate_bps, world.queue) = (self.delay, Some(self.bps), self.queue);
+        *world.line() = Line::new(self.delay, Some(self.bps));
+        world.line().queue = self.queue;
         let (mut rng, one_of) = (Rng::new(seed, "losses"), self.one_of);
-        world.fate = Box::new(move |_| match rng.below(one_of) {
-            0 => Vec::new(),
-            _ => vec![Duration::ZERO],
-        });
+        world.lose(move |_, _, _| rng.below(one_of) == 0);
         let options = Options { congestion: Algorithm::Bbr, ..options.clone() };
         world.listen(options.clone(), Backlog::default());
         let begin = world.now;
         let id = world.connect(options, User { content: content(size), ..User::default() });
         let mut counts = Counts::default();
-        while world.hosts[1].users.values().all(|user| user.received.len() < size) {
+        while world.hosts[1].engine.users.values().all(|user| user.received.len() < size) {
             world.run_for(Duration::from_millis(100));
             counts = world.info(0, id).counts;
         }
@@ -121,8 +120,8 @@ fn first_ten_segments_are_not_paced() {
     world.connect(options, User { content: content(100_000), ..User::default() });
     world.run();
     finished(&world).unwrap();
-    let data = world.log.iter().filter(|(_, from, bytes, _)| *from == 0 && bytes.len() > 1000);
-    let times: Vec<_> = data.map(|(at, ..)| *at).collect();
+    let data = world.log.iter().filter(|sent| sent.from == 0 && sent.bytes.len() > 1000);
+    let times: Vec<_> = data.map(|sent| sent.at).collect();
     assert_eq!(times[0], times[9], "the initial window");
     let round = times.iter().filter(|at| **at > times[9] && at.since(times[9]).as_millis() < 150);
     let paced: BTreeSet<_> = round.collect();
@@ -152,15 +151,15 @@ fn a_queue_that_overflows_in_slow_start_makes_one_recovery() {
     for (congestion, most) in controls().into_iter().skip(1).zip([32.0, 19.5]) {
         let mut world = World::plain(1);
         world.logging = false;
-        world.delay = Duration::from_millis(300);
-        world.rate_bps = Some(10_000_000);
-        world.queue = 75_000;
+        world.line().delay = Duration::from_millis(300);
+        world.line().rate_bps = Some(10_000_000);
+        world.line().queue = 75_000;
         let options = Options { congestion, ..Profile::Modern.options() };
         world.listen(options.clone(), Backlog::default());
         let begin = world.now;
         let id = world.connect(options, User { content: content(10_000_000), ..User::default() });
         let mut counts = Counts::default();
-        while world.hosts[1].users.values().all(|user| user.received.len() < 10_000_000) {
+        while world.hosts[1].engine.users.values().all(|user| user.received.len() < 10_000_000) {
             world.run_for(Duration::from_millis(100));
             counts = world.info(0, id).counts;
         }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use engine::{PathEvent, Rng};
+use engine::{PathEvent, PathInfo, Rng};
 
-use super::world::{Fate, User, World, content, finished, lossless};
+use super::world::{User, World, content, finished};
 use crate::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
 use crate::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
+use crate::test_world::Fate;
 use crate::{
     AckPolicy, Backlog, Buffer, Config, Cookies, InitialWindow, KeepAlive, LossRecovery, Options,
     Timeouts,
@@ -164,12 +165,13 @@ fn converse_with(seed: u64, mut change: impl FnMut(&mut Options)) -> Result<(), 
     let mut world = World::new(configs, seed, rng.chance(0.2));
     world.logging = false;
     world.batch = pick(&mut rng, &[1, 3, 64]);
-    world.delay = Duration::from_millis(pick(&mut rng, &[0, 1, 20, 300]));
-    world.rate_bps = pick(&mut rng, &[None, Some(200_000), Some(10_000_000)]);
-    world.queue = pick(&mut rng, &[u64::MAX, 20_000]);
+    world.line().delay = Duration::from_millis(pick(&mut rng, &[0, 1, 20, 300]));
+    world.line().rate_bps = pick(&mut rng, &[None, Some(200_000), Some(10_000_000)]);
+    world.line().queue = pick(&mut rng, &[u64::MAX, 20_000]);
     world.fate = fate(&mut rng);
     let mtu = pick(&mut rng, &[1500, 1500, 576, 9000, 200]);
-    (0..2).for_each(|host| world.up(host, mtu));
+    world.hops[0].info = PathInfo::datagram(mtu);
+    world.start();
     let [mut first, mut second] = [options(&mut rng), options(&mut rng)];
     change(&mut first);
     change(&mut second);
@@ -184,11 +186,11 @@ fn converse_with(seed: u64, mut change: impl FnMut(&mut Options)) -> Result<(), 
     let waits = rng.chance(0.5);
     let user =
         |len, waits_for_peer| User { content: content(len), waits_for_peer, ..User::default() };
-    world.hosts[1].template = user(lens[1], waits);
+    world.hosts[1].engine.template = user(lens[1], waits);
     if cookies == Cookies::Always {
         // The first segment after the SYN must be the next one, or the cookie is unknown.
-        world.fate = lossless();
-        world.queue = u64::MAX;
+        world.lose(|_, _, _| false);
+        world.line().queue = u64::MAX;
     }
     world.listen(second, Backlog { half_open: 8, cookies });
     let id = world.connect(first, user(lens[0], false));
@@ -199,10 +201,10 @@ fn converse_with(seed: u64, mut change: impl FnMut(&mut Options)) -> Result<(), 
         let gone = if rng.chance(0.5) { PathEvent::Blocked } else { PathEvent::Down };
         world.path(host, gone);
         world.run_for(Duration::from_millis(rng.below(3000)));
-        world.up(host, mtu);
+        world.up(host);
     }
     let ended = world.ends_within(400_000);
-    let info = world.hosts[0].stack.info(id);
+    let info = world.hosts[0].engine.stack.info(id);
     if !ended {
         return Err(format!("at {} it does not end: {:?}; {info:?}", world.now, world.deadlines()));
     }

@@ -231,18 +231,17 @@ fn right_window_edge_never_moves_back() {
     let mut world = World::plain(1);
     let options =
         Options { receive_buffer: Buffer::Fixed(8000), window_scale: false, ..Options::default() };
-    world.hosts[1].template = User { reads: false, waits_for_peer: true, ..User::default() };
+    world.hosts[1].engine.template = User { reads: false, waits_for_peer: true, ..User::default() };
     world.listen(options, Backlog::default());
     world.connect(Options::default(), User { content: content(40_000), ..User::default() });
     world.run_for(seconds(3));
     let other = world.accepted().unwrap();
-    world.hosts[1].users.get_mut(&other).unwrap().reads = true;
+    world.hosts[1].engine.users.get_mut(&other).unwrap().reads = true;
     world.use_connection(1, other);
-    world.drain(1);
     world.run();
     finished(&world).unwrap();
-    let edges = world.log.iter().filter(|(_, from, ..)| *from == 1).map(|(_, _, bytes, _)| {
-        let header = packet::decode(bytes).expect("our own packet").segment.header;
+    let edges = world.log.iter().filter(|sent| sent.from == 1).map(|sent| {
+        let header = packet::decode(&sent.bytes).expect("our own packet").segment.header;
         header.acknowledgment.wrapping_add(u32::from(header.window))
     });
     let edges: Vec<u32> = edges.collect();

@@ -32,14 +32,14 @@ fn plain(scps: Scps) -> Options {
 /// information.
 fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, Info) {
     let mut world = World::plain(1);
-    world.fate = lose(lost, &[]);
-    world.hosts[1].template.waits_for_peer = true;
+    world.lose(lose(lost, &[]));
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     let user = User { content: content(len), ..User::default() };
     let id = world.connect(options.clone(), user);
     let mut last = world.info(0, id);
     while world.step() {
-        if let Ok(info) = world.hosts[0].stack.info(id) {
+        if let Ok(info) = world.hosts[0].engine.stack.info(id) {
             last = info;
         }
     }
@@ -51,7 +51,7 @@ fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, In
 fn sent_again(world: &World) -> Vec<String> {
     let mut found = Vec::new();
     let mut again = Vec::new();
-    for line in world.lines() {
+    for line in world.transcript() {
         let Some(range) = line.strip_prefix("> ").or(line.strip_prefix(">x ")) else { continue };
         let range = range.split(' ').find(|word| word.contains('+')).unwrap_or_default().to_owned();
         if range.ends_with("+0") {
@@ -84,7 +84,7 @@ fn options_supported_by_both_ends_are_used() {
             ..Options::default()
         };
         let mut world = World::plain(1);
-        world.hosts[1].template.closes = false;
+        world.hosts[1].engine.template.closes = false;
         world.listen(options(second), Backlog::default());
         let id = world.connect(options(first), User { closes: false, ..User::default() });
         world.run_for(millis(500));
@@ -132,8 +132,8 @@ fn peers_without_scps_get_tcp_with_an_indication() {
         [(&scps, &plain, [true, false]), (&plain, &scps, [false, true])]
     {
         let mut world = World::plain(1);
-        world.fate = lose(&[5, 9], &[]);
-        world.hosts[1].template.waits_for_peer = true;
+        world.lose(lose(&[5, 9], &[]));
+        world.hosts[1].engine.template.waits_for_peer = true;
         world.listen(second.clone(), Backlog::default());
         world.connect(first.clone(), User { content: content(60_000), ..User::default() });
         world.run();
@@ -141,10 +141,10 @@ fn peers_without_scps_get_tcp_with_an_indication() {
         for (host, reported) in world.hosts.iter().zip(reported) {
             let plain = |i: &&Indication| matches!(i, Indication::PlainTcp { .. });
             assert_eq!(host.indications.iter().filter(plain).count(), usize::from(reported));
-            assert_eq!(host.stack.statistics().plain_tcp, u64::from(reported));
-            assert_eq!(host.stack.totals().snacks, (0, 0));
+            assert_eq!(host.engine.stack.statistics().plain_tcp, u64::from(reported));
+            assert_eq!(host.engine.stack.totals().snacks, (0, 0));
         }
-        assert!(world.lines().iter().any(|line| line.contains('[')), "SACK does its work");
+        assert!(world.transcript().iter().any(|line| line.contains('[')), "SACK does its work");
     }
 }
 
@@ -152,15 +152,15 @@ fn peers_without_scps_get_tcp_with_an_indication() {
 fn middleboxes_that_strip_the_option_leave_plain_tcp() {
     let options = Options { scps: Some(Scps::default()), ..Options::default() };
     let mut world = World::plain(1);
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     // Option 20 of the SYN becomes padding.
-    world.fate = Box::new(|passing| {
-        let at = passing.bytes.windows(2).position(|pair| pair == [20, 4]);
+    world.lose(|_, _, bytes| {
+        let at = bytes.windows(2).position(|pair| pair == [20, 4]);
         if let Some(at) = at.filter(|at| *at >= 40) {
-            passing.bytes[at..at + 4].fill(1);
-            super::world::mend_checksum(passing.bytes);
+            bytes[at..at + 4].fill(1);
+            super::world::mend_checksum(bytes);
         }
-        vec![Duration::ZERO]
+        false
     });
     world.listen(options.clone(), Backlog::default());
     let id = world.connect(options, User { content: content(3000), ..User::default() });
@@ -168,19 +168,19 @@ fn middleboxes_that_strip_the_option_leave_plain_tcp() {
     assert_eq!(world.info(0, id).scps, None);
     world.run();
     finished(&world).unwrap();
-    assert_eq!(world.hosts[0].stack.statistics().plain_tcp, 1);
+    assert_eq!(world.hosts[0].engine.stack.statistics().plain_tcp, 1);
 }
 
 #[test]
 fn syn_cookies_omit_scps() {
     let options = Options { scps: Some(Scps::default()), ..Options::default() };
     let mut world = World::plain(1);
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog { half_open: 8, cookies: Cookies::Always });
     world.connect(options, User { content: content(3000), ..User::default() });
     world.run();
     finished(&world).unwrap();
-    assert_eq!(world.hosts.each_ref().map(|h| h.stack.statistics().plain_tcp), [1, 1]);
+    assert_eq!([0, 1].map(|host| world.hosts[host].engine.stack.statistics().plain_tcp), [1, 1]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_hole_is_sent_again_once_and_nothing_else() {
     assert_eq!((info.counts.retransmissions, info.counts.timeouts), (3, 0));
     assert_eq!(info.counts.recoveries, 1, "one window, one halving");
     let snacks: Vec<String> = world
-        .lines()
+        .transcript()
         .iter()
         .filter_map(|line| Some(line.split_once(" ack 2921 snack ")?.1.to_owned()))
         .collect();
@@ -213,22 +213,22 @@ fn lost_retransmissions_are_requested_again() {
     let mut world = World::plain(1);
     // Packet 4, and the next one with its sequence number.
     let (mut lost, mut number) = (0, None);
-    world.fate = Box::new(move |passing| {
-        let sequence = passing.bytes.get(24..28).map(<[u8]>::to_vec);
-        if passing.from == 0 && passing.number == 4 {
+    world.lose(move |from, packet, bytes| {
+        let sequence = bytes.get(24..28).map(<[u8]>::to_vec);
+        if (from, packet) == (0, 4) {
             number = sequence.clone();
         }
-        let again = passing.from == 0 && sequence.is_some() && sequence == number && lost < 2;
+        let again = from == 0 && sequence.is_some() && sequence == number && lost < 2;
         lost += u32::from(again);
-        if again { Vec::new() } else { vec![Duration::ZERO] }
+        again
     });
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     world.connect(options, User { content: content(200_000), ..User::default() });
     world.run();
     finished(&world).unwrap();
     assert_eq!(sent_again(&world), ["2921+1460", "2921+1460"]);
-    assert_eq!(world.hosts[0].stack.totals().timeouts, 0);
+    assert_eq!(world.hosts[0].engine.stack.totals().timeouts, 0);
 }
 
 #[test]
@@ -241,14 +241,14 @@ fn without_a_hole_in_time_nothing_is_sent_again() {
         let late = passing.from == 0 && passing.number == 4;
         vec![if late { millis(20) } else { Duration::ZERO }]
     });
-    world.rate_bps = Some(10_000_000);
-    world.hosts[1].template.waits_for_peer = true;
+    world.line().rate_bps = Some(10_000_000);
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     world.connect(options, User { content: content(60_000), ..User::default() });
     world.run();
     finished(&world).unwrap();
     assert_eq!(sent_again(&world), [""; 0]);
-    assert_eq!(world.hosts[1].stack.totals().snacks.0, 0);
+    assert_eq!(world.hosts[1].engine.stack.totals().snacks.0, 0);
 }
 
 #[test]
@@ -315,15 +315,15 @@ fn a_route_has_one_rate_for_all_its_connections() {
         ..plain(Scps { rate: Some(rate), ..Scps::default() })
     };
     let mut world = World::plain(1);
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     let user = || User { content: content(100_000), ..User::default() };
     let ids: Vec<ConnectionId> = (0..3).map(|_| world.connect(options.clone(), user())).collect();
     let start = world.now;
     world.run();
-    let ends = ids.iter().map(|id| world.hosts[0].users[id].closed.expect("over").0);
+    let ends = ids.iter().map(|id| world.hosts[0].engine.users[id].closed.expect("over").0);
     let all: u64 =
-        world.log.iter().filter(|(_, from, ..)| *from == 0).map(|e| e.2.len() as u64).sum();
+        world.log.iter().filter(|sent| sent.from == 0).map(|sent| sent.bytes.len() as u64).sum();
     let took = ends.clone().max().expect("three").since(start).as_secs_f64();
     // 7,500 bytes may be sent at once at the start.
     let rate = (all as f64 - 7500.0) * 8.0 / took;
@@ -332,13 +332,13 @@ fn a_route_has_one_rate_for_all_its_connections() {
     let first = ends.min().expect("three").since(start).as_secs_f64();
     assert!(first > 0.85 * took, "{first} {took}");
     // No sender exceeds the bucket.
-    for (n, (at, from, bytes, _)) in world.log.iter().enumerate().filter(|(_, e)| e.1 == 0) {
-        let since = |e: &&(engine::Time, usize, Vec<u8>, bool)| e.1 == *from;
-        let sent: u64 =
-            world.log[n..].iter().filter(since).take(20).map(|e| e.2.len() as u64).sum();
-        let last = world.log[n..].iter().filter(since).take(20).last().expect("itself").0;
-        let allowed = 7500.0 + 1250.0 + last.since(*at).as_secs_f64() * 125_000.0;
-        assert!(sent as f64 <= allowed, "{sent} bytes in {:?} {}", last.since(*at), bytes.len());
+    let ours: Vec<_> = world.log.iter().filter(|sent| sent.from == 0).collect();
+    for first in 0..ours.len() {
+        let some = &ours[first..ours.len().min(first + 20)];
+        let bytes: usize = some.iter().map(|sent| sent.bytes.len()).sum();
+        let took = some.last().expect("itself").at.since(some[0].at);
+        let allowed = 7500.0 + 1250.0 + took.as_secs_f64() * 125_000.0;
+        assert!(bytes as f64 <= allowed, "{bytes} bytes in {took:?}");
     }
 }
 
@@ -352,8 +352,8 @@ fn interface_rate_counts_link_overhead() {
     };
     let mut world = World::plain(1);
     let up = PathInfo { rate_bps: Some(800_000), overhead: 500, ..PathInfo::datagram(1500) };
-    world.hosts[0].stack.handle_input(world.now, Input::Path(PATH, PathEvent::Up(up)));
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[0].engine.stack.handle_input(world.now, Input::Path(PATH, PathEvent::Up(up)));
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(options.clone(), Backlog::default());
     world.connect(options, User { content: content(146_000), ..User::default() });
     let start = world.now;
@@ -362,7 +362,8 @@ fn interface_rate_counts_link_overhead() {
     // 100 segments of 1,500 bytes, and 500 each: 200,000 bytes at 100,000 a second, of which ten
     // thousand are saved up; then a round trip.
     let took = world.now.since(start).as_secs_f64();
-    let end = world.log.iter().rev().find(|e| e.1 == 0 && e.2.len() > 100).expect("data").0;
+    let end = world.log.iter().rev().find(|sent| sent.from == 0 && sent.bytes.len() > 100);
+    let end = end.expect("data").at;
     let took_data = end.since(start).as_secs_f64();
     assert!((1.85..2.15).contains(&took_data), "{took_data} of {took}");
 }
@@ -392,19 +393,14 @@ fn options_stay_within_the_mtu_and_syns_within_option_space() {
         let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
         let options = Options { timestamps, ..plain(Scps { snack, ..Scps::default() }) };
         let mut world = World::plain(1);
-        world.fate =
-            Box::new(
-                |passing| {
-                    if passing.number % 5 == 4 { Vec::new() } else { vec![Duration::ZERO] }
-                },
-            );
-        world.hosts[1].template = User { content: content(80_000), ..User::default() };
+        world.lose(|_, number, _| number % 5 == 4);
+        world.hosts[1].engine.template = User { content: content(80_000), ..User::default() };
         world.listen(options.clone(), Backlog::default());
         world.connect(options, User { content: content(80_000), ..User::default() });
         world.run();
         finished(&world).unwrap();
-        assert!(world.log.iter().all(|(_, _, bytes, _)| bytes.len() <= 1500));
-        assert!(world.hosts[0].stack.totals().snacks.0 > 0);
+        assert!(world.log.iter().all(|sent| sent.bytes.len() <= 1500));
+        assert!(world.hosts[0].engine.stack.totals().snacks.0 > 0);
     }
 }
 

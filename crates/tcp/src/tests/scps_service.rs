@@ -30,17 +30,17 @@ fn compressing() -> Scps {
 
 /// Sends data from the first host to the second, and as much back.
 fn begin(world: &mut World, [first, second]: [Options; 2], len: usize) -> ConnectionId {
-    world.hosts[1].template.content = content(len);
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.content = content(len);
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(second, Backlog::default());
     world.connect(first, User { content: content(len), ..User::default() })
 }
 
 /// Protocol, header length and data length of each packet of a host.
 fn packets(world: &World, host: usize) -> Vec<(u8, usize, usize)> {
-    let sent = world.log.iter().filter(|(_, from, ..)| *from == host);
-    sent.map(|(_, _, bytes, _)| {
-        let (ip, payload) = Ipv4::decode(bytes).unwrap();
+    let sent = world.log.iter().filter(|sent| sent.from == host);
+    sent.map(|sent| {
+        let (ip, payload) = Ipv4::decode(&sent.bytes).unwrap();
         let data = match ip.protocol {
             COMPRESSED_PROTOCOL => Compressed::decode_unchecked(payload).unwrap().0.payload.len(),
             _ => Segment::decode_unchecked(payload).unwrap().payload.len(),
@@ -57,7 +57,7 @@ fn compressed_headers_carry_a_conversation_with_losses() {
             let snack = Some(Snack { form, ..Snack::default() });
             let both = options(timestamps, Scps { snack, ..compressing() });
             let mut world = World::plain(1);
-            world.fate = lose(&[5, 9, 20, 21], &[4, 12, 13, 30]);
+            world.lose(lose(&[5, 9, 20, 21], &[4, 12, 13, 30]));
             begin(&mut world, [both.clone(), both], 120_000);
             world.run();
             finished(&world).unwrap();
@@ -72,7 +72,7 @@ fn compressed_headers_carry_a_conversation_with_losses() {
                 // The data uses the bytes that the header saves.
                 assert!(rest.iter().any(|p| p.2 == 1480 - header), "{rest:?}");
                 assert!(packets.iter().all(|p| p.1 + p.2 <= 1480));
-                assert_eq!(world.hosts[host].stack.statistics().strangers, 0);
+                assert_eq!(world.hosts[host].engine.stack.statistics().strangers, 0);
             }
         }
     }
@@ -84,7 +84,7 @@ fn sack_works_with_compression_and_ecn_does_not() {
     for ecn in [false, true] {
         let both = Options { sack: true, ecn, ..options(true, scps) };
         let mut world = World::plain(1);
-        world.fate = lose(&[5, 9, 20, 21], &[]);
+        world.lose(lose(&[5, 9, 20, 21], &[]));
         begin(&mut world, [both.clone(), both], 60_000);
         world.run();
         finished(&world).unwrap();
@@ -103,7 +103,7 @@ fn compression_is_negotiated_with_a_number_per_connection() {
 
     let both = options(true, compressing());
     let mut world = World::plain(1);
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(both.clone(), Backlog::default());
     let user = || User { content: content(30_000), closes: false, ..User::default() };
     let ids: Vec<_> = (0..40).map(|_| world.connect(both.clone(), user())).collect();
@@ -113,21 +113,22 @@ fn compression_is_negotiated_with_a_number_per_connection() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), 40, "{numbers:?}");
-    assert!(world.hosts[1].users.values().all(|user| user.received == content(30_000)));
+    assert!(world.hosts[1].engine.users.values().all(|user| user.received == content(30_000)));
 }
 
 #[test]
 fn compressed_packets_of_unknown_connections_are_dropped() {
     let mut world = World::plain(1);
-    let tuple = Tuple { local: world.hosts[0].address, remote: world.hosts[1].address };
+    let tuple =
+        Tuple { local: world.hosts[0].engine.address, remote: world.hosts[1].engine.address };
     let head = Head { connection: 7, flags: Flags::ACK, sequence: Some(1), ..Head::default() };
     let mut bytes = vec![0; IP_LEN + head.encoded_len(&[]) + 4];
     Flow::new(tuple, 64, 0, 0).write_compressed(&mut bytes, &head, &[]);
-    world.inject(1, &bytes);
-    assert_eq!(world.hosts[1].stack.statistics().strangers, 1);
+    world.hear(1, &bytes);
+    assert_eq!(world.hosts[1].engine.stack.statistics().strangers, 1);
     bytes[22] ^= 1;
-    world.inject(1, &bytes);
-    assert_eq!(world.hosts[1].stack.statistics().bad_checksums, 1);
+    world.hear(1, &bytes);
+    assert_eq!(world.hosts[1].engine.stack.statistics().bad_checksums, 1);
     assert!(world.log.is_empty());
 }
 
@@ -139,12 +140,12 @@ fn data_without_its_number_is_refused() {
     let id = world.connect(both, User { closes: false, ..User::default() });
     world.run_for(millis(500));
     let number = world.info(0, id).scps.unwrap().compression.unwrap();
-    let tuple = Tuple { local: world.hosts[1].address, remote: world.info(0, id).local };
+    let tuple = Tuple { local: world.hosts[1].engine.address, remote: world.info(0, id).local };
     let head = Head { connection: number, flags: Flags::ACK, ..Head::default() };
     let mut bytes = vec![7; IP_LEN + 4 + 4];
     Flow::new(tuple, 64, 0, 0).write_compressed(&mut bytes, &head, &[]);
-    world.inject(0, &bytes);
-    assert_eq!(world.hosts[0].stack.statistics().malformed, 1);
+    world.hear(0, &bytes);
+    assert_eq!(world.hosts[0].engine.stack.statistics().malformed, 1);
     assert_eq!(world.info(0, id).readable, 0);
 }
 
@@ -152,15 +153,15 @@ fn data_without_its_number_is_refused() {
 fn scps_protocol_number_is_used_in_replies() {
     let scps = Scps { protocol: Carrier::Scps, ..Scps::default() };
     let mut world = World::plain(1);
-    world.fate = lose(&[5], &[3]);
+    world.lose(lose(&[5], &[3]));
     begin(&mut world, [options(true, scps), options(true, Scps::default())], 30_000);
     world.run();
     finished(&world).unwrap();
     for host in 0..2 {
         assert!(packets(&world, host).iter().all(|p| p.0 == PROTOCOL));
     }
-    for (_, _, bytes, _) in &world.log {
-        let (ip, payload) = Ipv4::decode(bytes).unwrap();
+    for sent in &world.log {
+        let (ip, payload) = Ipv4::decode(&sent.bytes).unwrap();
         let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
         Segment::decode(payload, pseudo).expect("the checksum counts this protocol");
     }
@@ -168,7 +169,7 @@ fn scps_protocol_number_is_used_in_replies() {
     let mut world = World::plain(1);
     let id = world.connect(options(true, scps), User::default());
     world.run();
-    assert_eq!(world.hosts[0].users[&id].closed.unwrap().1, CloseReason::Refused);
+    assert_eq!(world.hosts[0].engine.users[&id].closed.unwrap().1, CloseReason::Refused);
     assert_eq!(packets(&world, 1)[0].0, PROTOCOL);
 }
 
@@ -176,7 +177,7 @@ fn scps_protocol_number_is_used_in_replies() {
 fn cut(world: &mut World) -> Rc<Cell<bool>> {
     let away = Rc::new(Cell::new(false));
     let lost = Rc::clone(&away);
-    world.fate = Box::new(move |_| if lost.get() { Vec::new() } else { vec![Duration::ZERO] });
+    world.lose(move |_, _, _| lost.get());
     away
 }
 
@@ -196,7 +197,7 @@ fn an_outage_stops_the_timers_and_changes_nothing() {
     let after = |suspends| {
         let both = options(true, Scps { suspends, ..Scps::default() });
         let mut world = World::plain(1);
-        world.rate_bps = Some(2_000_000);
+        world.line().rate_bps = Some(2_000_000);
         let away = cut(&mut world);
         let id = begin(&mut world, [both.clone(), both], 400_000);
         world.run_for(millis(650));
@@ -208,7 +209,7 @@ fn an_outage_stops_the_timers_and_changes_nothing() {
         away.set(false);
         let during = world.info(0, id);
         assert_eq!(during.suspended, suspends);
-        world.up(0, 1500);
+        world.up(0);
         world.run_for(millis(10));
         let back = world.info(0, id);
         world.run();
@@ -230,27 +231,27 @@ fn losses_in_an_outage_are_detected_at_its_end() {
     world.path(0, PathEvent::Down);
     world.run_for(Duration::from_secs(1000));
     away.set(false);
-    world.up(0, 1500);
+    world.up(0);
     let start = world.now;
     // The peer's own timers run: they are long by now.
     while world.info(0, id).counts.bytes_acknowledged < 200_000 {
         assert!(world.step());
     }
     assert!(world.now.since(start) < Duration::from_secs(5), "{:?}", world.now.since(start));
-    assert_eq!(world.hosts[0].stack.totals().timeouts, 0);
+    assert_eq!(world.hosts[0].engine.stack.totals().timeouts, 0);
 }
 
 #[test]
 fn a_remote_link_is_probed_until_it_is_back() {
     let (mut world, away, id) = world_with_a_cut_link();
     let now = world.now;
-    world.hosts[0].stack.link_away(now, id).unwrap();
+    world.hosts[0].engine.stack.link_away(now, id).unwrap();
     let logged = world.log.len();
     world.run_for(millis(10_000));
     let questions: Vec<_> = world.log[logged..]
         .iter()
-        .filter(|entry| entry.1 == 0)
-        .map(|entry| entry.0.since(now).as_millis())
+        .filter(|sent| sent.from == 0)
+        .map(|sent| sent.at.since(now).as_millis())
         .collect();
     // After 1 s, then 2, then 4.
     assert_eq!(questions, [1000, 3000, 7000]);
@@ -258,8 +259,11 @@ fn a_remote_link_is_probed_until_it_is_back() {
     away.set(false);
     world.run();
     finished(&world).unwrap();
-    assert_eq!(world.hosts[0].stack.totals().timeouts, 0);
-    assert_eq!(world.hosts[0].stack.link_back(world.now, id), Err(RequestError::UnknownConnection));
+    assert_eq!(world.hosts[0].engine.stack.totals().timeouts, 0);
+    assert_eq!(
+        world.hosts[0].engine.stack.link_back(world.now, id),
+        Err(RequestError::UnknownConnection)
+    );
 }
 
 #[test]
@@ -267,30 +271,29 @@ fn peers_report_corruption() {
     let count = |damaged: bool, reported: bool| {
         let both = options(false, Scps { dwell: Duration::from_secs(5), ..Scps::default() });
         let mut world = World::plain(1);
-        world.fate = Box::new(move |passing| {
-            let chosen = passing.from == 0 && passing.number == 4;
+        world.lose(move |from, number, bytes| {
+            let chosen = (from, number) == (0, 4);
             if chosen && damaged {
-                let last = passing.bytes.len() - 1;
-                passing.bytes[last] ^= 0x40;
+                *bytes.last_mut().expect("a packet") ^= 0x40;
             }
-            if chosen && !damaged { Vec::new() } else { vec![Duration::ZERO] }
+            chosen && !damaged
         });
-        world.hosts[1].template.waits_for_peer = true;
+        world.hosts[1].engine.template.waits_for_peer = true;
         world.listen(both.clone(), Backlog::default());
         world.connect(both, User { content: content(60_000), ..User::default() });
         if reported {
             let now = world.now;
-            world.hosts[1].stack.corruption_experienced(now, PATH);
+            world.hosts[1].engine.stack.corruption_experienced(now, PATH);
         }
         world.run();
         finished(&world).unwrap();
-        let words = world.log.iter().filter(|entry| entry.1 == 1).filter(|(_, _, bytes, _)| {
-            let (_, payload) = Ipv4::decode(bytes).unwrap();
+        let words = world.log.iter().filter(|sent| sent.from == 1).filter(|sent| {
+            let (_, payload) = Ipv4::decode(&sent.bytes).unwrap();
             let mut all = Segment::decode_unchecked(payload).unwrap().options;
             all.any(|option| option == Ok(TcpOption::CorruptionExperienced))
         });
         let sent = words.count() > 0;
-        let counts = world.hosts[0].stack.totals();
+        let counts = world.hosts[0].engine.stack.totals();
         (sent, counts.recoveries, counts.corruptions > 0)
     };
     assert_eq!(count(false, false), (false, 1, false), "a loss is congestion");
@@ -300,7 +303,7 @@ fn peers_report_corruption() {
 
 /// Connection without any data yet.
 fn quiet(world: &mut World, both: Options) -> (ConnectionId, ConnectionId) {
-    world.hosts[1].template = User { reads: false, closes: false, ..User::default() };
+    world.hosts[1].engine.template = User { reads: false, closes: false, ..User::default() };
     world.listen(both.clone(), Backlog::default());
     let id = world.connect(both, User { closes: false, ..User::default() });
     world.run_for(millis(500));
@@ -312,18 +315,18 @@ fn records_end_where_they_were_ended() {
     for (header_compression, timestamps) in [(false, false), (false, true), (true, true)] {
         let both = options(timestamps, Scps { header_compression, ..Scps::default() });
         let mut world = World::plain(1);
-        world.fate = lose(&[3, 5, 6], &[]);
+        world.lose(lose(&[3, 5, 6], &[]));
         let (id, other) = quiet(&mut world, both);
         let lens = [100, 1460, 1448, 1, 5000, 2920];
         for (number, len) in lens.into_iter().enumerate() {
             let now = world.now;
-            let stack = &mut world.hosts[0].stack;
+            let stack = &mut world.hosts[0].engine.stack;
             stack.send(now, id, &vec![number as u8; len]).unwrap();
             stack.end_record(now, id).unwrap();
         }
         world.drain(0);
         world.run_for(Duration::from_secs(20));
-        let stack = &mut world.hosts[1].stack;
+        let stack = &mut world.hosts[1].engine.stack;
         for (number, len) in lens.into_iter().enumerate() {
             let info = stack.info(other).unwrap();
             assert_eq!(stack.record(other), Ok(Some(len as u64)), "{number} {info:?}");
@@ -335,7 +338,7 @@ fn records_end_where_they_were_ended() {
         assert_eq!(stack.record(other), Ok(None));
         let records = |i: &&Indication| matches!(i, Indication::Record { .. });
         assert!(world.hosts[1].indications.iter().filter(records).count() >= 1);
-        assert!(world.log.iter().all(|(_, _, bytes, _)| bytes.len() <= 1500));
+        assert!(world.log.iter().all(|sent| sent.bytes.len() <= 1500));
     }
 }
 
@@ -345,7 +348,7 @@ fn record_ends_are_bounded_and_negotiated() {
     let mut world = World::plain(1);
     let (id, _) = quiet(&mut world, both);
     let now = world.now;
-    let stack = &mut world.hosts[0].stack;
+    let stack = &mut world.hosts[0].engine.stack;
     for expected in [Ok(()), Ok(()), Err(RequestError::TooManyRecords)] {
         stack.send(now, id, &[7; 10]).unwrap();
         assert_eq!(stack.end_record(now, id), expected);
@@ -353,12 +356,12 @@ fn record_ends_are_bounded_and_negotiated() {
     world.drain(0);
     world.run_for(millis(500));
     let now = world.now;
-    assert_eq!(world.hosts[0].stack.end_record(now, id), Err(RequestError::RecordSent));
+    assert_eq!(world.hosts[0].engine.stack.end_record(now, id), Err(RequestError::RecordSent));
     let mut world = World::plain(1);
     let (id, _) = quiet(&mut world, Options::default());
     let now = world.now;
-    world.hosts[0].stack.send(now, id, &[7; 10]).unwrap();
-    assert_eq!(world.hosts[0].stack.end_record(now, id), Err(RequestError::NoRecords));
+    world.hosts[0].engine.stack.send(now, id, &[7; 10]).unwrap();
+    assert_eq!(world.hosts[0].engine.stack.end_record(now, id), Err(RequestError::NoRecords));
 }
 
 /// Sends 20,000 bytes from the first host, of which the segment at 2,920 is always lost.
@@ -367,15 +370,14 @@ fn best_effort(first: Option<Bets>, second: Option<Bets>) -> World {
     let both = |bets| options(false, Scps { bets, snack, ..Scps::default() });
     let mut world = World::new([Config::default(), Config::default()], 1, false);
     let mut sequence = None;
-    world.fate = Box::new(move |passing| {
-        let own = passing.bytes[24..28].to_vec();
-        if passing.from == 0 && passing.number == 4 {
+    world.lose(move |from, number, bytes| {
+        let own = bytes[24..28].to_vec();
+        if (from, number) == (0, 4) {
             sequence = Some(own.clone());
         }
-        let lost = passing.from == 0 && passing.bytes.len() > 100 && sequence == Some(own);
-        if lost { Vec::new() } else { vec![Duration::ZERO] }
+        from == 0 && bytes.len() > 100 && sequence == Some(own)
     });
-    world.hosts[1].template.waits_for_peer = true;
+    world.hosts[1].engine.template.waits_for_peer = true;
     world.listen(both(second), Backlog::default());
     world.connect(both(first), User { content: content(20_000), ..User::default() });
     assert!(world.ends_within(100_000));
@@ -392,12 +394,12 @@ fn with_zeros() -> Vec<u8> {
 fn best_effort_receivers_skip_missing_data() {
     let bets = Some(Bets::default());
     let world = best_effort(bets, bets);
-    let user = world.hosts[1].users.values().next().unwrap();
+    let user = world.hosts[1].engine.users.values().next().unwrap();
     assert_eq!(user.received, with_zeros());
     assert_eq!(user.closed.unwrap().1, CloseReason::Graceful);
     let hole = Hole { offset: 2920, bytes: 1460 };
-    assert_eq!(world.hosts[1].holes.received, [hole]);
-    assert_eq!(world.hosts[0].holes.sent, []);
+    assert_eq!(world.hosts[1].engine.holes.received, [hole]);
+    assert_eq!(world.hosts[0].engine.holes.sent, []);
 }
 
 #[test]
@@ -408,19 +410,19 @@ fn best_effort_senders_give_up_after_retransmissions() {
     );
     let world = best_effort(Some(sender), Some(receiver));
     let hole = Hole { offset: 2920, bytes: 1460 };
-    assert_eq!(world.hosts[0].holes.sent, [hole]);
-    assert_eq!(world.hosts[1].holes.received, [hole]);
-    assert_eq!(world.hosts[1].users.values().next().unwrap().received, with_zeros());
-    let closed = world.hosts.each_ref().map(|host| host.users.values().next().unwrap().closed);
+    assert_eq!(world.hosts[0].engine.holes.sent, [hole]);
+    assert_eq!(world.hosts[1].engine.holes.received, [hole]);
+    assert_eq!(world.hosts[1].engine.users.values().next().unwrap().received, with_zeros());
+    let closed = [0, 1].map(|host| world.hosts[host].engine.users.values().next().unwrap().closed);
     assert!(closed.iter().all(|closed| closed.unwrap().1 == CloseReason::Graceful), "{closed:?}");
 }
 
 #[test]
 fn best_effort_needs_support_of_the_peer() {
     let world = best_effort(Some(Bets::default()), None);
-    let user = world.hosts[0].users.values().next().unwrap();
+    let user = world.hosts[0].engine.users.values().next().unwrap();
     assert_eq!(user.closed.unwrap().1, CloseReason::TimedOut);
-    assert!(world.hosts.iter().all(|host| host.holes == crate::scps::Holes::default()));
+    assert!(world.hosts.iter().all(|host| host.engine.holes == crate::scps::Holes::default()));
 }
 
 #[test]
@@ -431,27 +433,25 @@ fn unrequested_holes_delay_best_effort_delivery() {
         Scps { snack: None, bets: Some(bets), assume: LossCause::Congestion, ..Scps::default() },
     );
     let mut world = World::plain(1);
-    world.takes_holes = false;
+    world.hosts.iter_mut().for_each(|host| host.engine.takes_holes = false);
     // The second and the fourth segment never come.
-    world.fate = Box::new(|passing| {
-        let lost = passing.from == 0 && passing.bytes.len() > 100 && {
-            let data = &passing.bytes[40..];
-            data[0] == 2 || data[0] == 4
-        };
-        if lost { Vec::new() } else { vec![Duration::ZERO] }
-    });
+    world.lose(|from, _, bytes| from == 0 && bytes.len() > 100 && [2, 4].contains(&bytes[40]));
     let (id, other) = quiet(&mut world, both);
-    world.hosts[1].users.get_mut(&other).unwrap().reads = true;
+    world.hosts[1].engine.users.get_mut(&other).unwrap().reads = true;
     let now = world.now;
     for number in 1..=5 {
-        world.hosts[0].stack.send(now, id, &[number; 1460]).unwrap();
+        world.hosts[0].engine.stack.send(now, id, &[number; 1460]).unwrap();
     }
     world.drain(0);
     world.run_for(Duration::from_secs(5));
-    assert_eq!(world.hosts[1].users[&other].received.len(), 3 * 1460, "the first hole is left out");
+    assert_eq!(
+        world.hosts[1].engine.users[&other].received.len(),
+        3 * 1460,
+        "the first hole is left out"
+    );
     let now = world.now;
-    let holes = world.hosts[1].stack.take_holes(now, other).unwrap();
+    let holes = world.hosts[1].engine.stack.take_holes(now, other).unwrap();
     assert_eq!(holes.received, [Hole { offset: 1460, bytes: 1460 }]);
     world.run_for(Duration::from_secs(5));
-    assert_eq!(world.hosts[1].users[&other].received.len(), 5 * 1460);
+    assert_eq!(world.hosts[1].engine.users[&other].received.len(), 5 * 1460);
 }

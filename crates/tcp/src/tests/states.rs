@@ -70,7 +70,7 @@ fn two_stacks_open_at_the_same_time() {
         let ends = [([10, 0, 0, 1], 7).into(), ([10, 0, 0, 2], 7).into()];
         for host in 0..2 {
             let now = world.now;
-            let here = &mut world.hosts[host];
+            let here = &mut world.hosts[host].engine;
             let id = here.stack.connect(now, ends[host], ends[1 - host], options.clone()).unwrap();
             here.users.insert(id, User { content: content(20_000), ..User::default() });
         }
@@ -161,7 +161,7 @@ fn segments_with_old_timestamps_are_dropped() {
 #[test]
 fn half_closed_connections_carry_the_other_direction() {
     let mut world = World::plain(1);
-    world.hosts[1].template =
+    world.hosts[1].engine.template =
         User { content: content(50_000), waits_for_peer: true, ..User::default() };
     world.listen(Options::default(), Backlog::default());
     world.connect(Options::default(), User::default());

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::world::{User, World, content, finished, lose};
+use crate::test_world::Sent;
 use crate::{Backlog, Config, Options, Profile};
 
 /// Dissects the packets, one line each: malformed, checksum of TCP and of IP, analysis notes,
@@ -18,7 +19,7 @@ fn ask(world: &World) -> Option<Vec<Vec<String>>> {
     for word in [0xa1b2_3c4d, 0x0002_0004, 0, 0, 65_535, 101_u32] {
         pcap.extend(word.to_be_bytes());
     }
-    for (at, _, bytes, _) in &world.log {
+    for Sent { at, bytes, .. } in &world.log {
         let (seconds, nanos) = (at.as_nanos() / 1_000_000_000, at.as_nanos() % 1_000_000_000);
         for word in [seconds as u32, nanos as u32, bytes.len() as u32, bytes.len() as u32] {
             pcap.extend(word.to_be_bytes());
@@ -61,8 +62,8 @@ fn ask(world: &World) -> Option<Vec<Vec<String>>> {
 fn odd(world: &World) -> Option<usize> {
     let lines = ask(world)?;
     assert_eq!(lines.len(), world.log.len(), "one line a packet");
-    let v6 = world.log[0].2[0] >> 4 == 6;
-    for (line, text) in lines.iter().zip(world.lines()) {
+    let v6 = world.log[0].bytes[0] >> 4 == 6;
+    for (line, text) in lines.iter().zip(world.transcript()) {
         let ip = if v6 { "" } else { "1" };
         assert_eq!(line[..3], ["", "1", ip], "{text}");
         assert_eq!(line[4], "0", "one conversation");
@@ -72,10 +73,10 @@ fn odd(world: &World) -> Option<usize> {
 
 fn converse(options: &Options, v6: bool, lost: &'static [usize]) -> World {
     let mut world = World::new([Config::default(), Config::default()], 1, v6);
-    world.fate = lose(lost, &[]);
-    world.delay = Duration::from_millis(20);
-    world.rate_bps = Some(20_000_000);
-    world.hosts[1].template = User { content: content(50_000), ..User::default() };
+    world.lose(lose(lost, &[]));
+    world.line().delay = Duration::from_millis(20);
+    world.line().rate_bps = Some(20_000_000);
+    world.hosts[1].engine.template = User { content: content(50_000), ..User::default() };
     world.listen(options.clone(), Backlog::default());
     world.connect(options.clone(), User { content: content(100_000), ..User::default() });
     world.run();
@@ -117,7 +118,7 @@ fn tshark_decodes_scps_tp_except_snacks() {
     let world = converse(&options, false, &[5, 9, 10, 30]);
     let Some(lines) = ask(&world) else { return };
     let mut snacks = 0;
-    for (line, text) in lines.iter().zip(world.lines()) {
+    for (line, text) in lines.iter().zip(world.transcript()) {
         assert_eq!(line[1..3], ["1", "1"], "checksums: {text}");
         assert_eq!(line[6].is_empty(), !text.contains("SYN"), "{text}: {line:?}");
         assert!(line[6].is_empty() || line[6] == "0x40", "{text}: {line:?}");

@@ -97,7 +97,7 @@ fn files_arrive_after_and_during_a_flood() {
         for (mode, per_ms) in [(CLASS_1, 5), (CLASS_2, 0)] {
             let mut world = Case { mode, ..Case::default() }.world();
             world.logging = false;
-            world.lose = Box::new(|side, _, datagram| {
+            world.lose(|side, _, datagram| {
                 let segment = Segment::decode(datagram).expect("a segment");
                 side == 1 && segment.session.originator >= 100
             });
@@ -122,7 +122,7 @@ fn files_arrive_after_and_during_a_flood() {
             assert!(is_good(end(&world, 1).expect("it ended")), "{case}");
             let took = world.now.since(began);
             assert!(took < Duration::from_secs(2), "{case}: {took:?}");
-            assert!(world.sides[1].engine.memory() < 16_000_000);
+            assert!(world.hosts[1].engine.memory() < 16_000_000);
         }
     }
 }
@@ -139,7 +139,7 @@ fn engines_that_never_reply_get_three_times_what_they_sent() {
         ("file of class 2", file(CLASS_2)),
     ] {
         let mut world = Case { mode: CLASS_2, ..Case::default() }.world();
-        world.lose = Box::new(|_, _, _| true);
+        world.lose(|_, _, _| true);
         let mut arrived = 0;
         for (content, number) in pdus.iter().zip(4711..) {
             let block = block(1, number, content);
@@ -147,7 +147,7 @@ fn engines_that_never_reply_get_three_times_what_they_sent() {
             world.hear(1, &block);
         }
         world.run_until(Time::from_secs(3600));
-        let sent: usize = world.log.iter().map(|(_, _, datagram, _)| datagram.len()).sum();
+        let sent: usize = world.log.iter().map(|sent| sent.bytes.len()).sum();
         println!("{what}: {arrived} B in, {sent} B out");
         assert!(sent <= 3 * arrived, "{what}: {arrived} B in, {sent} B out");
     }

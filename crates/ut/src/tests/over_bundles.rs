@@ -18,9 +18,9 @@ fn files_of_any_length_cross_in_both_classes() {
             put(&mut world, size);
             world.run();
             assert_arrived(&world, size);
-            let held = world.sides[1].engine.node().agent().statistics().bundles;
+            let held = world.hosts[1].engine.node().agent().statistics().bundles;
             assert_eq!(held, 0, "what is safe is not kept twice");
-            let store = &world.sides[1].store;
+            let store = &world.hosts[1].store;
             let left = store.names(Area::Spool).filter(|name| store.get(name).is_some());
             assert_eq!(left.count(), 0);
         }
@@ -35,8 +35,8 @@ fn pdus_of_64_kib_are_bundles() {
     world.run();
     assert_arrived(&world, 3_000_000);
     // 3,000,000 bytes in PDUs of 65,000: 47, and two more.
-    assert_eq!(world.sides[0].engine.node().agent().statistics().sourced, 49);
-    assert_eq!(world.sides[1].engine.node().agent().statistics().delivered, 49);
+    assert_eq!(world.hosts[0].engine.node().agent().statistics().sourced, 49);
+    assert_eq!(world.hosts[1].engine.node().agent().statistics().delivered, 49);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_layer_repairs_losses_of_class_1() {
     for numbers in [&[0][..], &[1], &[3], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[20, 21]] {
         let numbers: &'static [usize] = Box::leak(numbers.to_vec().into_boxed_slice());
         let mut world = Case::default().bundle_world();
-        world.lose = lose_numbers(numbers);
+        world.lose(lose_numbers(numbers));
         put(&mut world, 17_000);
         world.run();
         assert_arrived(&world, 17_000);
@@ -56,7 +56,7 @@ fn the_window_bounds_bundles() {
     let mut world = Case { window: 3, ..Case::default() }.bundle_world();
     put(&mut world, 200_000);
     while world.step() {
-        assert!(world.sides[0].engine.node().agent().statistics().bundles <= 3);
+        assert!(world.hosts[0].engine.node().agent().statistics().bundles <= 3);
     }
     assert_arrived(&world, 200_000);
 }
@@ -97,13 +97,13 @@ fn bundles_of_a_node_arrive_after_the_senders_restart() {
     let mut world = case.bundle_world();
     put(&mut world, 60_000);
     // The node has all bundles; none was sent.
-    assert_eq!(world.sides[0].engine.node().agent().statistics().sourced, 15);
+    assert_eq!(world.hosts[0].engine.node().agent().statistics().sourced, 15);
     world.replace(0, case.over_bundles(1, 3));
     let request = FilestoreRequest::DenyFile(name("source"));
-    world.sides[0].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
+    world.hosts[0].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
     world.drain(0);
     world.run();
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&content(60_000)[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&content(60_000)[..]));
     assert!(is_good(end(&world, 1).expect("it is over")));
 }
 
@@ -116,7 +116,7 @@ fn either_side_may_cancel() {
             world.run_until(world.now + Duration::from_millis(80));
             let now = world.now;
             let cancel = |entity: &mut super::super::OverService| entity.cancel(now, id);
-            let cancelled = world.sides[side].engine.with_application(now, cancel);
+            let cancelled = world.hosts[side].engine.with_application(now, cancel);
             cancelled.expect("it is under way");
             world.drain(side);
             world.run();

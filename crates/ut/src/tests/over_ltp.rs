@@ -21,7 +21,7 @@ fn silent_for(seconds: u64) -> ltp::Config {
 }
 
 fn assert_idle(world: &World<OverLtp>, side: usize) {
-    let engine = &world.sides[side].engine;
+    let engine = &world.hosts[side].engine;
     assert_eq!(engine.under_way(), 0);
     assert_eq!(engine.ltp().sessions().count(), 0);
     assert!(engine.entity().transactions().next().is_none());
@@ -63,8 +63,8 @@ fn pdus_of_64_kib_are_blocks() {
     world.run();
     assert_arrived(&world, 3_000_000);
     // 3,000,000 bytes in PDUs of 65,000: 47, and two more.
-    assert_eq!(world.sides[0].engine.statistics().carried, 49);
-    assert_eq!(world.sides[0].engine.ltp().stats().sent.total() / 49, 3_000_000 / 1_024 / 47);
+    assert_eq!(world.hosts[0].engine.statistics().carried, 49);
+    assert_eq!(world.hosts[0].engine.ltp().stats().sent.total() / 49, 3_000_000 / 1_024 / 47);
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn ltp_repairs_losses_of_class_1() {
     for numbers in [&[0][..], &[1], &[3], &[5], &[0, 1, 2, 3, 4, 5, 6], &[20, 21]] {
         let numbers: &'static [usize] = Box::leak(numbers.to_vec().into_boxed_slice());
         let mut world = Case::default().world();
-        world.lose = lose_numbers(numbers);
+        world.lose(lose_numbers(numbers));
         put(&mut world, 17_000);
         world.run();
         assert_arrived(&world, 17_000);
-        assert_eq!(world.sides[0].engine.statistics().repeated, 0, "LTP repeats, CFDP does not");
+        assert_eq!(world.hosts[0].engine.statistics().repeated, 0, "LTP repeats, CFDP does not");
     }
 }
 
@@ -115,7 +115,7 @@ fn the_window_bounds_pdus() {
     put(&mut world, 200_000);
     let mut most = 0;
     while world.step() {
-        most = most.max(world.sides[0].engine.under_way());
+        most = most.max(world.hosts[0].engine.under_way());
     }
     assert_arrived(&world, 200_000);
     assert_eq!(most, 3);
@@ -126,7 +126,7 @@ fn lost_green_data_are_requested_by_class_2() {
     let case = Case { mode: CLASS_2, color: Color::GreenData, ..Case::default() };
     let mut world = case.world();
     // The third and the fifth segment of the file: each is a separate PDU.
-    world.lose = lose_numbers(&[3, 5]);
+    world.lose(lose_numbers(&[3, 5]));
     put(&mut world, 10_000);
     world.run();
     assert_arrived(&world, 10_000);
@@ -138,10 +138,10 @@ fn lost_green_data_are_requested_by_class_2() {
 fn lost_green_data_are_missing_in_class_1() {
     let case = Case { color: Color::GreenData, ..Case::default() };
     let mut world = case.world();
-    world.lose = lose_numbers(&[3]);
+    world.lose(lose_numbers(&[3]));
     put(&mut world, 10_000);
     world.run();
-    assert_eq!(world.sides[1].store.get(&name("copy")), None);
+    assert_eq!(world.hosts[1].store.get(&name("copy")), None);
     let finished = end(&world, 1).expect("it is over");
     assert_eq!(finished.condition, ConditionCode::CheckLimitReached);
     assert!(is_good(end(&world, 0).expect("it is over")), "all has left");
@@ -171,11 +171,11 @@ fn either_side_may_cancel() {
             let id = put(&mut world, 500_000);
             world.run_until(world.now + Duration::from_millis(80));
             let now = world.now;
-            world.sides[side].engine.cancel(now, id).expect("it is under way");
+            world.hosts[side].engine.cancel(now, id).expect("it is under way");
             world.drain(side);
             world.run();
             assert_cancelled(&world);
-            assert!(world.sides.iter().all(|side| side.engine.under_way() == 0));
+            assert!(world.hosts.iter().all(|side| side.engine.under_way() == 0));
         }
     }
 }
@@ -184,10 +184,10 @@ fn either_side_may_cancel() {
 fn a_put_that_ltp_gives_up_is_reported() {
     let case = Case::default();
     let mut world = case.world();
-    world.lose = Box::new(|side, number, _| side == 0 && number > 4);
+    world.lose(|side, number, _| side == 0 && number > 4);
     put(&mut world, 40_000);
     world.run();
-    let lost = world.sides[0].indications.iter();
+    let lost = world.hosts[0].indications.iter();
     assert!(lost.clone().any(|indication| matches!(indication, Indication::Lost { .. })));
     let finished = end(&world, 0).expect("it is over");
     assert_eq!(finished.delivery, DeliveryCode::Incomplete);
@@ -203,8 +203,8 @@ fn several_pdus_of_a_block_are_accepted() {
     let pdus: Vec<Vec<u8>> = world
         .log
         .iter()
-        .filter_map(|(_, _, datagram, _)| {
-            let segment = ::ltp::segment::Segment::decode(datagram).ok()?;
+        .filter_map(|sent| {
+            let segment = ::ltp::segment::Segment::decode(&sent.bytes).ok()?;
             let ::ltp::segment::Body::Data(data) = segment.body else { return None };
             Some(data.data.to_vec())
         })
@@ -228,7 +228,7 @@ fn several_pdus_of_a_block_are_accepted() {
     let finished = end(&other, 1).expect("it is whole");
     assert!(is_good(finished));
     assert!(matches!(
-        other.sides[1].indications.first(),
+        other.hosts[1].indications.first(),
         Some(Indication::Cfdp(cfdp::Indication::MetadataReceived(_)))
     ));
 }
@@ -241,7 +241,7 @@ fn a_put_to_a_dead_peer_ends_with_few_sessions() {
             let limits = ltp::Limits { sessions: 4, ..ltp::Limits::default() };
             let ltp = ltp::Config { limits, ..silent_for(5) };
             let mut world = Case { mode, ltp, ..Case::default() }.world();
-            world.lose = Box::new(move |_, number, _| number >= dies_after);
+            world.lose(move |_, number, _| number >= dies_after);
             put(&mut world, 100_000);
             world.run();
             let finished = end(&world, 0).expect("it is over");
@@ -276,7 +276,7 @@ fn send_ends(world: &mut World<OverLtp>, count: u64) {
     let now = world.now;
     for sequence in 1..=count {
         let pdu = lonely_end(sequence);
-        let carried = world.sides[0].engine.with_below(now, |below| below.carry(now, 2, pdu));
+        let carried = world.hosts[0].engine.with_below(now, |below| below.carry(now, 2, pdu));
         carried.expect("there is room for a block");
     }
     world.drain(0);
@@ -287,13 +287,13 @@ fn ends_without_beginnings_are_bounded() {
     let mut world = Case::default().world();
     send_ends(&mut world, 200);
     world.run_until(world.now + Duration::from_secs(30));
-    let receiver = &world.sides[1].engine;
+    let receiver = &world.hosts[1].engine;
     assert_eq!((receiver.under_way(), receiver.statistics().ends_refused), (64, 136));
     assert_eq!(receiver.ltp().sessions().count(), 64);
     // Another file arrives meanwhile.
     put(&mut world, 20_000);
     world.run_until(world.now + Duration::from_secs(30));
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&content(20_000)[..]));
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&content(20_000)[..]));
     world.run();
     for side in 0..2 {
         assert_idle(&world, side);
@@ -309,7 +309,7 @@ fn an_end_without_a_beginning_is_dropped_on_cancellation() {
     let mut world = World::between([hasty, patient], path_info());
     send_ends(&mut world, 1);
     world.run_until(world.now + Duration::from_secs(4));
-    assert_eq!(world.sides[1].engine.under_way(), 1);
+    assert_eq!(world.hosts[1].engine.under_way(), 1);
     world.run_until(world.now + Duration::from_secs(4));
     for side in 0..2 {
         assert_idle(&world, side);
@@ -323,12 +323,12 @@ fn class_1_completes_over_long_links_with_losses() {
     for mode in [CLASS_1, CLASS_2] {
         for seed in 0..6 {
             let mut world = Case { mode, pdu_max: 65_000, ..Case::default() }.world();
-            world.info.owlt = Some(Duration::from_secs(1320));
-            world.info.rate_bps = Some(1_000_000);
+            world.hops[0].info.owlt = Some(Duration::from_secs(1320));
+            world.hops[0].info.rate_bps = Some(1_000_000);
             world.up(0);
             world.up(1);
             let mut rng = Rng::new(seed, "losses");
-            world.lose = Box::new(move |_, _, _| rng.below(10) < 3);
+            world.lose(move |_, _, _| rng.below(10) < 3);
             put(&mut world, 200_000);
             world.run();
             assert_arrived(&world, 200_000);
@@ -346,9 +346,9 @@ fn unannounced_outages_shorter_than_inactivity_are_survived() {
                 let mut world = ends.world();
                 put(&mut world, 500_000);
                 world.run_until(seconds(0.1));
-                world.lose = Box::new(move |side, _, _| sides[side]);
+                world.lose(move |side, _, _| sides[side]);
                 world.run_until(seconds(lasts));
-                world.lose = Box::new(|_, _, _| false);
+                world.lose(|_, _, _| false);
                 world.run();
                 assert_arrived(&world, 500_000);
                 let finished = world.now.since(seconds(lasts)).as_secs_f64();
@@ -366,7 +366,7 @@ fn an_engine_at_another_address_is_reported_once() {
     let ltp = ltp::Config { remotes, ..ltp::Config::default() };
     let mut world = Case { ltp, ..Case::default() }.world();
     let other = PathId(9);
-    let up = PathEvent::Up(world.info.clone());
+    let up = PathEvent::Up(world.hops[0].info.clone());
     world.input(1, Input::Path(other, up));
     for number in 70..80 {
         let id = ::ltp::segment::SessionId { originator: 1, number };
@@ -378,7 +378,7 @@ fn an_engine_at_another_address_is_reported_once() {
         world.input(1, Input::Receive(Receive::datagram(other, &segment)));
     }
     let note = Note::Elsewhere { entity: 1, address: None, is_taken: false };
-    let indications = world.sides[1].indications.iter();
+    let indications = world.hosts[1].indications.iter();
     let notes = indications.filter(|indication| matches!(indication, Indication::Noted(_)));
     assert_eq!(notes.collect::<Vec<_>>(), [&Indication::Noted(note.clone())]);
     assert!(note.to_string().contains("another address"));

@@ -55,14 +55,14 @@ impl Nodes {
 
     fn at(&mut self, side: usize, event: Event) {
         let now = self.world.now;
-        self.world.sides[side].engine.handle_event(now, event);
+        self.world.hosts[side].engine.handle_event(now, event);
         self.world.drain(side);
     }
 
     /// Executes a side's orders; returns whether there were any.
     fn work(&mut self, side: usize) -> bool {
         let mut some = false;
-        while let Some(order) = self.world.sides[side].engine.poll_order() {
+        while let Some(order) = self.world.hosts[side].engine.poll_order() {
             some = true;
             match order {
                 Order::Send(outgoing) => {
@@ -94,7 +94,7 @@ impl Nodes {
         let handed: Vec<u64> = self.handed[side].values().copied().collect();
         let waiting = self.held[side].keys().filter(|number| !handed.contains(number));
         let waiting: Vec<u64> = waiting.copied().collect();
-        if waiting.is_empty() || !self.world.sides[side].engine.takes_more() {
+        if waiting.is_empty() || !self.world.hosts[side].engine.takes_more() {
             return false;
         }
         let at = usize::try_from(self.rng.below(waiting.len() as u64)).expect("one of them");
@@ -181,7 +181,7 @@ fn duplicate_bundles_make_one_file() {
         nodes.doubles = 3;
         put(&mut nodes.world, 200_000);
         nodes.run();
-        assert!(nodes.world.sides[1].store.get(&name("copy")) == Some(&content(200_000)[..]));
+        assert!(nodes.world.hosts[1].store.get(&name("copy")) == Some(&content(200_000)[..]));
     }
 }
 
@@ -220,7 +220,7 @@ fn a_receiver_may_restart_at_any_point() {
             }
             nodes.restart_entity(1);
             nodes.run_for(Duration::from_secs(60));
-            let copy = nodes.world.sides[1].store.get(&name("copy"));
+            let copy = nodes.world.hosts[1].store.get(&name("copy"));
             assert!(copy == Some(&content(60_000)[..]), "{mode:?}, after {steps} steps");
             // No wait for a retransmission is needed.
             let finished = end(&nodes.world, 0).unwrap_or_else(|| panic!("{mode:?}, {steps}"));
@@ -234,11 +234,11 @@ fn a_receiver_may_die_after_any_effect() {
     for mode in [CLASS_1, CLASS_2] {
         for effects in 1.. {
             let mut nodes = Nodes::new(mode);
-            nodes.world.sides[1].dies_after = Some(effects);
+            nodes.world.hosts[1].dies_after = Some(effects);
             put(&mut nodes.world, 60_000);
-            while nodes.world.sides[1].dies_after != Some(0) && nodes.step() {}
-            let has_died = nodes.world.sides[1].dies_after == Some(0);
-            nodes.world.sides[1].dies_after = None;
+            while nodes.world.hosts[1].dies_after != Some(0) && nodes.step() {}
+            let has_died = nodes.world.hosts[1].dies_after == Some(0);
+            nodes.world.hosts[1].dies_after = None;
             if has_died {
                 // Its last orders have reached the node.
                 nodes.work(1);
@@ -246,7 +246,7 @@ fn a_receiver_may_die_after_any_effect() {
             }
             // A retransmission would come after hours.
             nodes.run_for(Duration::from_secs(60));
-            let copy = nodes.world.sides[1].store.get(&name("copy"));
+            let copy = nodes.world.hosts[1].store.get(&name("copy"));
             assert!(copy == Some(&content(60_000)[..]), "{mode:?}, after {effects} effects");
             assert!(end(&nodes.world, 0).is_some_and(is_good), "{mode:?}, {effects}");
             if !has_died {
@@ -261,7 +261,7 @@ fn a_receiver_may_die_after_any_effect() {
 fn a_bundle_refused_by_the_node_breaks_a_put_of_class_1() {
     let mut nodes = Nodes::new(CLASS_1);
     put(&mut nodes.world, 60_000);
-    let Some(Order::Send(outgoing)) = nodes.world.sides[0].engine.poll_order() else {
+    let Some(Order::Send(outgoing)) = nodes.world.hosts[0].engine.poll_order() else {
         panic!("something is to be sent");
     };
     nodes.at(0, Event::Refused { id: outgoing.id, why: "too long".to_owned() });
@@ -296,7 +296,7 @@ fn without_a_node_no_pdus_are_made() {
     let mut nodes = Nodes::new(CLASS_2);
     nodes.at(0, Event::Down);
     put(&mut nodes.world, 60_000);
-    assert!(nodes.world.sides[0].engine.poll_order().is_none());
+    assert!(nodes.world.hosts[0].engine.poll_order().is_none());
     nodes.at(0, Event::Up(NodeFacts::default()));
-    assert!(nodes.world.sides[0].engine.poll_order().is_some());
+    assert!(nodes.world.hosts[0].engine.poll_order().is_some());
 }

@@ -165,7 +165,7 @@ impl Case {
     pub(super) fn bundle_world(&self) -> World<OverBundles> {
         let mut world =
             World::between([self.over_bundles(1, 1), self.over_bundles(2, 2)], path_info());
-        for side in &mut world.sides {
+        for side in &mut world.hosts {
             let request = FilestoreRequest::CreateDirectory(agent::Config::default().directory);
             side.store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
         }
@@ -184,9 +184,9 @@ pub(super) fn request() -> PutRequest {
 
 /// Lets the first send a file of `size` bytes.
 pub(super) fn put<C: Carried>(world: &mut World<C>, size: usize) -> TransactionId {
-    world.sides[0].store.insert(name("source"), content(size));
+    world.hosts[0].store.insert(name("source"), content(size));
     let now = world.now;
-    let id = world.sides[0].engine.put(now, request()).expect("a sound put");
+    let id = world.hosts[0].engine.put(now, request()).expect("a sound put");
     world.drain(0);
     id
 }
@@ -194,7 +194,7 @@ pub(super) fn put<C: Carried>(world: &mut World<C>, size: usize) -> TransactionI
 /// Result of the transaction at a side.
 pub(super) fn end<C: Carried>(world: &World<C>, side: usize) -> Option<&TransactionFinished> {
     let role = [Role::Sender, Role::Receiver][side];
-    let mut indications = world.sides[side].indications.iter().filter_map(C::indication);
+    let mut indications = world.hosts[side].indications.iter().filter_map(C::indication);
     indications.find_map(|indication| match indication {
         Indication::Cfdp(cfdp::Indication::TransactionFinished(finished))
             if finished.role == role =>
@@ -211,12 +211,12 @@ pub(super) fn is_good(finished: &TransactionFinished) -> bool {
 
 /// Checks that the copy arrived and both sides report success.
 pub(super) fn assert_arrived<C: Carried>(world: &World<C>, size: usize) {
-    assert!(world.sides[1].store.get(&name("copy")) == Some(&content(size)[..]), "no such copy");
+    assert!(world.hosts[1].store.get(&name("copy")) == Some(&content(size)[..]), "no such copy");
     for side in 0..2 {
         let finished = end(world, side).unwrap_or_else(|| panic!("no end at {side}"));
         assert!(is_good(finished), "{finished:?}");
-        assert_eq!(world.sides[side].engine.under_way(), 0);
-        assert!(world.sides[side].engine.entity().transactions().next().is_none());
+        assert_eq!(world.hosts[side].engine.under_way(), 0);
+        assert!(world.hosts[side].engine.entity().transactions().next().is_none());
     }
 }
 
@@ -245,16 +245,16 @@ pub(super) fn restart_receiver<C: Carried>(
 ) {
     for dies_after in 1.. {
         let mut world = new_world();
-        world.sides[1].dies_after = Some(dies_after);
+        world.hosts[1].dies_after = Some(dies_after);
         put(&mut world, 60_000);
-        while world.sides[1].dies_after != Some(0) && world.step() {}
-        let died = world.sides[1].dies_after == Some(0);
-        world.sides[1].dies_after = None;
+        while world.hosts[1].dies_after != Some(0) && world.step() {}
+        let died = world.hosts[1].dies_after == Some(0);
+        world.hosts[1].dies_after = None;
         if died {
             world.replace(1, new_receiver());
         }
         world.run();
-        let copy = world.sides[1].store.get(&name("copy"));
+        let copy = world.hosts[1].store.get(&name("copy"));
         let is_whole = copy == Some(&content(60_000)[..]);
         assert!(is_whole, "after {dies_after} effects, {:?}", end(&world, 1));
         if !died {
@@ -266,7 +266,7 @@ pub(super) fn restart_receiver<C: Carried>(
 
 /// Checks that a cancelled transfer has left no copy.
 pub(super) fn assert_cancelled<C: Carried>(world: &World<C>) {
-    assert_eq!(world.sides[1].store.get(&name("copy")), None);
+    assert_eq!(world.hosts[1].store.get(&name("copy")), None);
     let condition = end(world, 1).expect("it is over").condition;
     assert_eq!(condition, ConditionCode::CancelRequestReceived);
 }

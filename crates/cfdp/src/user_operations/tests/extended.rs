@@ -1,7 +1,5 @@
 //! Classes 3 and 4: PDUs of one transaction via waypoints.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use engine::{PathId, Rng};
@@ -53,7 +51,7 @@ fn class_3_forwards_received_pdus() {
     let finished = world.finished(1, id).expect("the closure came back");
     assert_eq!(finished.file_status, FileStatus::Retained);
     for between in [2, 3] {
-        assert!(world.hosts[&between].indications.is_empty());
+        assert!(world.host(between).indications.is_empty());
     }
     world.assert_clean();
 }
@@ -78,42 +76,36 @@ fn class_3_in_a_routing_loop_ends() {
     world.put(1, put);
     world.run();
     // Metadata, data and EOF go from 1 to 2, 3, 4 and back to 2, which drops them.
-    let pdus = world.hosts[&1].entity.stats().sent.metadata
-        + world.hosts[&1].entity.stats().sent.file_data
-        + world.hosts[&1].entity.stats().sent.eof;
-    assert_eq!(world.sent, pdus * 4);
+    let sent = &world.host(1).engine.stats().sent;
+    let pdus = sent.metadata + sent.file_data + sent.eof;
+    assert_eq!(world.sent().count() as u64, pdus * 4);
 }
 
 #[test]
 fn class_4_takes_custody_at_every_hop() {
     for loss in [0.0, 0.15] {
         let mut world = World::new(&LINE, relays);
-        world.loss = loss;
+        world.lose_share(loss);
         let file = content(30_000);
         world.insert(1, "source", &file);
-        // Finished PDUs and ACKs between 1 and 2.
-        let pdus: Rc<RefCell<Vec<(bool, u8)>>> = Rc::default();
-        let records = Rc::clone(&pdus);
-        world.lose = Box::new(move |from, to, datagram| {
-            let pdu = Pdu::decode(datagram).expect("entities send what can be read");
-            match pdu.body {
-                Body::Finished(finished) if (from, to) == (2, 1) => {
-                    records.borrow_mut().push((finished.end_system, 0));
-                }
-                Body::Ack(ack) if pdu.header.direction == Direction::TowardReceiver => {
-                    records.borrow_mut().push((false, ack.subtype + 10));
-                }
-                _ => {}
-            }
-            false
-        });
         let id = world.put(1, request(TransmissionMode::Acknowledged));
         world.run();
         assert_eq!(world.file(4, "copy"), Some(&file[..]), "loss {loss}");
         let finished = world.finished(1, id).expect("the end system's word came back");
         assert_eq!(finished.condition, ConditionCode::NoError);
         assert_eq!(finished.file_status, FileStatus::Retained);
-        let pdus = pdus.borrow();
+        // Finished PDUs from 2 to 1, and ACKs to receivers.
+        let pdus = world.sent().filter_map(|(ends, sent)| {
+            let pdu = Pdu::decode(&sent.bytes).expect("entities send what can be read");
+            match pdu.body {
+                Body::Finished(finished) if ends == (2, 1) => Some((finished.end_system, 0)),
+                Body::Ack(ack) if pdu.header.direction == Direction::TowardReceiver => {
+                    Some((false, ack.subtype + 10))
+                }
+                _ => None,
+            }
+        });
+        let pdus: Vec<_> = pdus.collect();
         assert!(pdus.contains(&(false, 0)), "the waypoint took custody: {pdus:?}");
         assert!(pdus.contains(&(true, 0)), "the end system's Finished came: {pdus:?}");
         assert!(pdus.contains(&(false, 10)), "the waypoint's was acknowledged: {pdus:?}");
@@ -164,7 +156,7 @@ fn class_4_reports_a_rejection_to_the_source() {
 fn class_4_can_be_cancelled_in_transit() {
     let mut world = World::new(&LINE, relays);
     world.insert(1, "source", &content(5000));
-    world.lose = Box::new(|from, to, datagram| (from, to) == (3, 4) && datagram[0] & 0x10 != 0);
+    world.lose(|ends, datagram| ends == (3, 4) && datagram[0] & 0x10 != 0);
     let id = world.put(1, request(TransmissionMode::Acknowledged));
     world.run_for(Duration::from_secs(2));
     world.ask(1, |entity, now| entity.cancel(now, id)).unwrap();
@@ -185,12 +177,12 @@ fn relaying_needs_permission() {
         let id = world.put(1, request(mode));
         world.run();
         assert_eq!(world.file(4, "copy"), None);
-        assert_eq!(world.hosts[&2].store.names(engine::Area::Spool).count(), 0);
+        assert_eq!(world.host(2).store.names(engine::Area::Spool).count(), 0);
         assert_ne!(
             world.finished(1, id).map(|finished| finished.file_status),
             Some(FileStatus::Retained)
         );
-        let sent = &world.hosts[&2].entity.stats().sent;
+        let sent = &world.host(2).engine.stats().sent;
         assert_eq!((sent.metadata, sent.file_data, sent.eof), (0, 0, 0));
     }
 }
@@ -200,7 +192,7 @@ fn class_4_arrives_through_losses_and_restarts_everywhere() {
     for seed in 0..150 {
         let mut rng = Rng::new(seed, "class 4");
         let mut world = World::new(&LINE, relays);
-        world.loss = rng.below(25) as f64 / 100.0;
+        world.lose_share(rng.below(25) as f64 / 100.0);
         let file = content(1 + rng.below(20_000) as usize);
         for (from, to) in [(1, 4), (4, 1)] {
             world.insert(from, "source", &file);
@@ -215,8 +207,9 @@ fn class_4_arrives_through_losses_and_restarts_everywhere() {
         for end in [1, 4] {
             assert_eq!(world.file(end, "copy"), Some(&file[..]), "seed {seed}, entity {end}");
         }
-        for (number, host) in &world.hosts {
-            let left: Vec<_> = host.entity.transactions().collect();
+        for number in world.numbers() {
+            let host = world.host(number);
+            let left: Vec<_> = host.engine.transactions().collect();
             assert!(left.is_empty(), "seed {seed}, entity {number}: {left:?}");
             let failed = host.indications.iter().find(|indication| {
                 matches!(indication, Indication::TransactionFinished(finished)

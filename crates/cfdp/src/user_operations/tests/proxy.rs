@@ -42,7 +42,7 @@ fn response(world: &World) -> (&OperationIndication, usize) {
 fn a_file_is_fetched_even_over_a_bad_link() {
     for loss in [0.0, 0.2] {
         let mut world = World::new(&MESH, permitted);
-        world.loss = loss;
+        world.lose_share(loss);
         let file = content(20_000);
         world.insert(2, "there", &file);
         let id = world.ask(1, |entity, now| entity.proxy_put(now, 2, &get())).unwrap();
@@ -84,7 +84,7 @@ fn third_entities_receive_all_requested_files() {
     world.ask(1, |entity, now| entity.proxy_put(now, 2, &request)).unwrap();
     world.run();
     assert_eq!(world.file(3, "here"), Some(&file[..]));
-    let received = world.hosts[&3].indications.iter().find_map(|indication| match indication {
+    let received = world.host(3).indications.iter().find_map(|indication| match indication {
         crate::Indication::MetadataReceived(metadata) => Some(metadata),
         _ => None,
     });
@@ -181,12 +181,12 @@ fn only_the_requester_cancels() {
     let mut world = World::new(&MESH, permitted);
     world.insert(2, "there", &content(3000));
     // The data never arrives, so that the put is under way until it is cancelled.
-    world.lose = Box::new(|from, _, datagram| from == 2 && datagram[0] & 0x10 != 0);
+    world.lose(|(from, _), datagram| from == 2 && datagram[0] & 0x10 != 0);
     let id = world.ask(1, |entity, now| entity.proxy_put(now, 2, &get())).unwrap();
     world.run_for(Duration::from_millis(300));
     world.ask(3, |entity, now| entity.proxy_cancel(now, 2, id)).unwrap();
     world.run_for(Duration::from_millis(300));
-    let under_way = world.hosts[&2].entity.transactions().count();
+    let under_way = world.host(2).engine.transactions().count();
     assert_eq!(under_way, 1);
     world.ask(1, |entity, now| entity.proxy_cancel(now, 2, id)).unwrap();
     world.run();
@@ -314,7 +314,7 @@ fn damaged_requests_are_survived() {
         // Entities that do not exist are given up on after a while.
         world.run();
         for number in [1, 2, 3] {
-            let left = world.hosts[&number].entity.transactions().count();
+            let left = world.host(number).engine.transactions().count();
             assert_eq!(left, 0, "round {round}, entity {number}");
         }
     }

@@ -130,7 +130,7 @@ fn run(seed: u64) {
         config.user_operations.pending = 4;
         config.user_operations.stored_files = 2;
     });
-    world.loss = rng.below(30) as f64 / 100.0;
+    world.lose_share(rng.below(30) as f64 / 100.0);
     let files = [1, 2, 3].map(|number| content(1000 * number));
     for number in 1..=3u64 {
         world.insert(number, "source", &files[number as usize - 1]);
@@ -141,18 +141,18 @@ fn run(seed: u64) {
     }
     world.run();
     // Suspended transactions stay so until their own users resume them.
-    world.loss = 0.0;
+    world.lose_share(0.0);
     for number in 1..=3 {
         let suspended: Vec<_> =
-            world.hosts[&number].entity.transactions().map(|report| report.id).collect();
+            world.host(number).engine.transactions().map(|report| report.id).collect();
         for id in suspended {
             world.ask(number, |entity, now| entity.resume(now, id)).expect("it is there");
         }
     }
     world.run();
     for number in 1..=3 {
-        let host = &world.hosts[&number];
-        let left: Vec<_> = host.entity.transactions().collect();
+        let host = &world.host(number);
+        let left: Vec<_> = host.engine.transactions().collect();
         assert!(left.is_empty(), "seed {seed}, entity {number}: {left:?}\n{ops:#?}");
         let copy = world.file(number, "copy");
         let right = copy.is_none_or(|copy| files.iter().any(|file| file == copy));

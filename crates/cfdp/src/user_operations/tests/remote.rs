@@ -24,11 +24,11 @@ fn listings(world: &World) -> Vec<bool> {
 fn a_directory_is_listed_with_names_from_the_root() {
     for loss in [0.0, 0.2] {
         let mut world = World::new(&MESH, |_, _| {});
-        world.loss = loss;
+        world.lose_share(loss);
         world.insert(2, "b", &content(10));
         let make = engine::FilestoreRequest::CreateDirectory(super::world::name("a"));
         let effect = engine::StoreEffect::Filestore { ticket: engine::Ticket(0), request: make };
-        world.host(2).store.execute(effect);
+        world.host_mut(2).store.execute(effect);
         world.insert(2, "a/c", &content(10));
         world.ask(1, |entity, now| entity.list_directory(now, 2, "", "root")).unwrap();
         world.ask(1, |entity, now| entity.list_directory(now, 2, "a", "sub")).unwrap();
@@ -77,7 +77,7 @@ fn listings_can_be_forbidden_and_are_bounded() {
 /// Put from 1 to 2 whose data is held back.
 fn stuck(world: &mut World) -> TransactionId {
     world.insert(1, "source", &content(3000));
-    world.lose = Box::new(|from, to, datagram| (from, to) == (1, 2) && datagram[0] & 0x10 != 0);
+    world.lose(|ends, datagram| ends == (1, 2) && datagram[0] & 0x10 != 0);
     let id = world.put(
         1,
         PutRequest {
@@ -102,7 +102,7 @@ fn a_status_report_has_the_known_fields() {
     let report = world.file(3, "r").expect("the report arrived");
     let report = std::str::from_utf8(report).expect("a text");
     assert!(report.contains("role: receiver\n") && report.contains("size_bytes: 3000\n"));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose_share(0.0);
     world.run();
     world.ask(3, |entity, now| entity.remote_status_report(now, 2, id, "late")).unwrap();
     world.run();
@@ -129,9 +129,9 @@ fn own_transactions_are_suspended_and_resumed() {
     let id = stuck(&mut world);
     world.ask(1, |entity, now| entity.remote_suspend(now, 2, id)).unwrap();
     world.run_for(Duration::from_millis(200));
-    let state = |world: &World| world.hosts[&2].entity.transactions().next().map(|r| r.state);
+    let state = |world: &World| world.host(2).engine.transactions().next().map(|r| r.state);
     assert_eq!(state(&world), Some(State::Suspended));
-    world.lose = Box::new(|_, _, _| false);
+    world.lose_share(0.0);
     world.run_for(Duration::from_secs(1));
     assert_eq!(state(&world), Some(State::Suspended));
     world.ask(1, |entity, now| entity.remote_resume(now, 2, id)).unwrap();
@@ -159,7 +159,7 @@ fn others_transactions_are_not_touched_unless_that_is_allowed() {
         world.ask(3, |entity, now| entity.remote_suspend(now, 2, id)).unwrap();
         world.run_for(Duration::from_millis(500));
         let allowed = access == Access::All;
-        let state = world.hosts[&2].entity.transactions().next().map(|report| report.state);
+        let state = world.host(2).engine.transactions().next().map(|report| report.state);
         assert_eq!(state == Some(State::Suspended), allowed, "{access:?}");
         let status = if allowed { TransactionStatus::Active } else { TransactionStatus::Undefined };
         let expected = OperationIndication::RemoteSuspend {

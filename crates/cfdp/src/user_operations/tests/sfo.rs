@@ -60,14 +60,14 @@ fn reports(world: &World, number: u64) -> Vec<(u64, u8, u8, ConditionCode)> {
 fn files_pass_two_waypoints_and_reports_return() {
     for loss in [0.0, 0.15] {
         let mut world = World::new(&LINE, waypoints);
-        world.loss = loss;
+        world.lose_share(loss);
         let file = content(30_000);
         world.insert(1, "source", &file);
         world.ask(1, |entity, now| entity.sfo_put(now, &request(TraceControl::Both))).unwrap();
         world.run();
         assert_eq!(world.file(4, "renamed"), Some(&file[..]), "loss {loss}");
         for between in [2, 3] {
-            assert_eq!(world.hosts[&between].store.names(engine::Area::Files).count(), 0);
+            assert_eq!(world.host(between).store.names(engine::Area::Files).count(), 0);
         }
         let received = world.reported(4).into_iter().find_map(|reported| match reported {
             OperationIndication::SfoReceived { source, prior_waypoints, messages, .. } => {
@@ -255,7 +255,7 @@ fn routing_loops_end() {
     let request = SfoPutRequest { destination: 9, ..request(TraceControl::None) };
     world.ask(1, |entity, now| entity.sfo_put(now, &request)).unwrap();
     world.run();
-    assert!(world.sent < 100, "{} datagrams", world.sent);
+    assert!(world.sent().count() < 100, "{} datagrams", world.sent().count());
     let forwarded = [2, 3, 4].map(|number| world.reported(number).len());
     assert_eq!(forwarded.iter().sum::<usize>(), 5);
     world.assert_clean();
@@ -289,7 +289,7 @@ fn names_outside_the_destination_root_are_refused_there() {
     let rejected = ConditionCode::FilestoreRejection;
     let reports = reports(&world, 1);
     assert_eq!(reports[1], (3, SfoReported::FAILED, 1, rejected));
-    assert_eq!(world.hosts[&4].store.names(engine::Area::Files).count(), 0);
+    assert_eq!(world.host(4).store.names(engine::Area::Files).count(), 0);
     assert!(!world.reported(4).iter().any(|reported| matches!(
         reported,
         OperationIndication::Refused { reason: Refusal::Full, .. }

@@ -1,45 +1,27 @@
-//! Entities in a network of links with a delay and losses, each with a store in memory.
+//! Entities with the numbers 1, 2, 3 and so on in a network.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{
-    Area, Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    Time, TxBuf,
-};
+use engine::{Area, PathId, PathInfo, Rng, Time};
+
+pub(super) use crate::test_world::{content, name};
 
 use crate::pdu::TransactionId;
+use crate::test_world::{self, End, Hop, Sent, once_unless};
 use crate::{
     Config, Entity, Indication, OperationIndication, PutRequest, Remote, TransactionFinished,
 };
 
 /// One-way delay of every link.
-pub(super) const DELAY: Duration = Duration::from_millis(20);
+const DELAY: Duration = Duration::from_millis(20);
 
-/// Whether a datagram from the first to the second entity is lost.
-type Fate = Box<dyn FnMut(u64, u64, &[u8]) -> bool>;
-
-pub(super) struct Host {
-    pub(super) entity: Entity,
-    pub(super) store: MemoryStore,
-    pub(super) config: Config,
-    pub(super) indications: Vec<Indication>,
-    neighbours: Vec<u64>,
-    starts: u64,
-}
+/// Sending and receiving entity.
+type Ends = (u64, u64);
 
 pub(super) struct World {
-    pub(super) now: Time,
-    pub(super) hosts: BTreeMap<u64, Host>,
-    events: BTreeMap<(Time, u64), (u64, u64, Vec<u8>)>,
-    event: u64,
-    /// Probability that a datagram is lost.
-    pub(super) loss: f64,
-    rng: Rng,
-    /// Datagrams sent, in all.
-    pub(super) sent: u64,
-    /// Whether a datagram from the first to the second entity is lost.
-    pub(super) lose: Fate,
+    network: test_world::World<Entity>,
+    links: Vec<Ends>,
+    configs: Vec<Config>,
 }
 
 /// A path is numbered by the entity at its other end.
@@ -47,78 +29,72 @@ fn path(to: u64) -> PathId {
     PathId(u32::try_from(to).expect("small numbers"))
 }
 
+fn index(number: u64) -> usize {
+    number as usize - 1
+}
+
+/// Sending and receiving entity on a link, given the sending end.
+fn ends((first, second): Ends, from: usize) -> Ends {
+    if from == 0 { (first, second) } else { (second, first) }
+}
+
+fn config(number: u64, links: &[Ends]) -> Config {
+    let mut config = Config { entity: number, first_sequence: Some(1), ..Config::default() };
+    let ends = links.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
+    for (_, other) in ends.filter(|(one, _)| *one == number) {
+        config.remotes.insert(other, Remote { path: Some(path(other)), ..Remote::default() });
+    }
+    config
+}
+
+fn hop(&(first, second): &Ends) -> Hop {
+    let end = |number, other| End { host: index(number), path: path(other) };
+    let info = PathInfo { owlt: Some(DELAY), ..PathInfo::datagram(1400) };
+    Hop::new([end(first, second), end(second, first)], info)
+}
+
 impl World {
     /// Entities with these links. `change` adjusts the settings of each.
-    pub(super) fn new(links: &[(u64, u64)], change: impl Fn(u64, &mut Config)) -> Self {
-        let numbers: BTreeSet<u64> = links.iter().flat_map(|&(a, b)| [a, b]).collect();
-        let mut hosts = BTreeMap::new();
-        for &number in &numbers {
-            let neighbours: Vec<u64> = links
-                .iter()
-                .filter_map(|&(a, b)| match (a == number, b == number) {
-                    (true, _) => Some(b),
-                    (_, true) => Some(a),
-                    (false, false) => None,
-                })
-                .collect();
-            let mut config =
-                Config { entity: number, first_sequence: Some(1), ..Config::default() };
-            for &other in &neighbours {
-                let remote = Remote { path: Some(path(other)), ..Remote::default() };
-                config.remotes.insert(other, remote);
-            }
+    pub(super) fn new(links: &[Ends], change: impl Fn(u64, &mut Config)) -> Self {
+        let last = links.iter().map(|&(a, b)| a.max(b)).max().expect("there are links");
+        let configs = (1..=last).map(|number| {
+            let mut config = config(number, links);
             change(number, &mut config);
-            let entity = Entity::new(config.clone(), Rng::new(number, "cfdp"));
-            let host = Host {
-                entity,
-                store: MemoryStore::new(),
-                config,
-                indications: Vec::new(),
-                neighbours,
-                starts: 0,
-            };
-            hosts.insert(number, host);
-        }
-        let mut world = Self {
-            now: Time::ZERO,
-            hosts,
-            events: BTreeMap::new(),
-            event: 0,
-            loss: 0.0,
-            rng: Rng::new(1, "loss"),
-            sent: 0,
-            lose: Box::new(|_, _, _| false),
-        };
-        for number in numbers {
-            world.up(number);
-        }
-        world
+            config
+        });
+        let configs: Vec<_> = configs.collect();
+        let entities = configs.iter().map(|config| entity(config, config.entity));
+        let mut network =
+            test_world::World::network(Time::ZERO, entities, links.iter().map(hop).collect());
+        network.start();
+        Self { network, links: links.to_vec(), configs }
     }
 
-    fn up(&mut self, number: u64) {
-        for other in self.hosts[&number].neighbours.clone() {
-            let info = PathInfo { owlt: Some(DELAY), ..PathInfo::datagram(1400) };
-            self.input(number, Input::Path(path(other), PathEvent::Up(info)));
-        }
+    pub(super) fn host(&self, number: u64) -> &test_world::Host<Entity> {
+        &self.network.hosts[index(number)]
     }
 
-    pub(super) fn host(&mut self, number: u64) -> &mut Host {
-        self.hosts.get_mut(&number).expect("there is such an entity")
+    pub(super) fn host_mut(&mut self, number: u64) -> &mut test_world::Host<Entity> {
+        &mut self.network.hosts[index(number)]
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        1..=self.configs.len() as u64
     }
 
     pub(super) fn insert(&mut self, number: u64, file: &str, content: &[u8]) {
-        self.host(number).store.insert(name(file), content.to_vec());
+        self.host_mut(number).store.insert(name(file), content.to_vec());
     }
 
     pub(super) fn file(&self, number: u64, file: &str) -> Option<&[u8]> {
-        self.hosts[&number].store.get(&name(file))
+        self.host(number).store.get(&name(file))
     }
 
     /// Makes a request to an entity.
     pub(super) fn ask<T>(&mut self, number: u64, ask: impl FnOnce(&mut Entity, Time) -> T) -> T {
-        let now = self.now;
-        let answer = ask(&mut self.host(number).entity, now);
-        self.drain(number);
+        let now = self.network.now;
+        let answer = ask(&mut self.host_mut(number).engine, now);
+        self.network.drain(index(number));
         answer
     }
 
@@ -126,112 +102,44 @@ impl World {
         self.ask(number, |entity, now| entity.put(now, request)).expect("the put is sound")
     }
 
-    fn input(&mut self, number: u64, input: Input<'_>) {
-        let now = self.now;
-        self.host(number).entity.handle_input(now, input);
-        self.drain(number);
+    /// Loses datagrams from now on, given the sending and the receiving entity.
+    pub(super) fn lose(&mut self, mut lose: impl FnMut(Ends, &[u8]) -> bool + 'static) {
+        let links = self.links.clone();
+        self.network.fate =
+            Box::new(move |it| once_unless(lose(ends(links[it.hop], it.from), it.bytes)));
+    }
+
+    /// Loses this share of the datagrams from now on.
+    pub(super) fn lose_share(&mut self, share: f64) {
+        let mut rng = Rng::new(1, "loss");
+        self.lose(move |_, _| rng.chance(share));
+    }
+
+    /// Datagrams sent, with their ends.
+    pub(super) fn sent(&self) -> impl Iterator<Item = (Ends, &Sent)> {
+        self.network.log.iter().map(|sent| (ends(self.links[sent.hop], sent.from), sent))
     }
 
     /// Kills a process and restarts it: only the store survives.
     pub(super) fn restart(&mut self, number: u64) {
-        let host = self.host(number);
-        host.store.close_all();
-        host.starts += 1;
-        let rng = Rng::new(number + 100 * host.starts, "cfdp");
-        host.entity = Entity::new(host.config.clone(), rng);
-        self.drain(number);
-        self.up(number);
-    }
-
-    fn drain(&mut self, number: u64) {
-        loop {
-            let mut busy = false;
-            let now = self.now;
-            let host = self.host(number);
-            while let Some(effect) = host.entity.poll_effect() {
-                busy = true;
-                let Effect::Store(effect) = effect else { continue };
-                if let Some((ticket, answer)) = host.store.execute(effect) {
-                    host.entity.handle_input(now, Input::Done(ticket, answer));
-                }
-            }
-            while let Some(indication) = host.entity.poll_indication() {
-                busy = true;
-                host.indications.push(indication);
-            }
-            let mut tx = TxBuf::new(1);
-            let transmit = host.entity.poll_transmit(now, &mut tx);
-            if let Some(transmit) = transmit {
-                busy = true;
-                let to = u64::from(transmit.path.0);
-                let datagrams: Vec<_> = tx.datagrams().map(<[u8]>::to_vec).collect();
-                for datagram in datagrams {
-                    self.launch(number, to, datagram);
-                }
-            }
-            if !busy {
-                return;
-            }
-        }
-    }
-
-    fn launch(&mut self, from: u64, to: u64, datagram: Vec<u8>) {
-        self.sent += 1;
-        let unlucky = (self.rng.below(1_000_000) as f64) < self.loss * 1e6;
-        if (self.lose)(from, to, &datagram) || unlucky {
-            return;
-        }
-        self.event += 1;
-        self.events.insert((self.now + DELAY, self.event), (from, to, datagram));
-    }
-
-    fn next_time(&self) -> Option<Time> {
-        let event = self.events.keys().next().map(|(at, _)| *at);
-        let timers =
-            self.hosts.values().filter_map(|host| host.entity.poll_timeout().map(|d| d.at));
-        timers.chain(event).min()
-    }
-
-    fn step(&mut self) -> bool {
-        let Some(next) = self.next_time() else { return false };
-        self.now = self.now.max(next);
-        if self.events.keys().next().is_some_and(|(at, _)| *at <= self.now) {
-            let (_, (from, to, datagram)) = self.events.pop_first().expect("there is an event");
-            self.input(to, Input::Receive(Receive::datagram(path(from), &datagram)));
-            return true;
-        }
-        let now = self.now;
-        let due = |host: &Host| host.entity.poll_timeout().is_some_and(|d| d.at <= now);
-        let number = *self.hosts.iter().find(|(_, host)| due(host)).expect("a timer is due").0;
-        self.host(number).entity.handle_timeout(now);
-        self.drain(number);
-        let after = self.hosts[&number].entity.poll_timeout();
-        assert!(after.is_none_or(|d| d.at > now), "a deadline in the past: {after:?}");
-        true
+        let seed = number + 100 * (self.host(number).restarts + 1);
+        let entity = entity(&self.configs[index(number)], seed);
+        self.network.replace(index(number), entity);
     }
 
     /// Runs until no event is left.
     pub(super) fn run(&mut self) {
-        for _ in 0..200_000 {
-            if !self.step() {
-                return;
-            }
-        }
-        panic!("no end at {}", self.now);
+        self.network.run();
     }
 
     /// Runs for this time.
     pub(super) fn run_for(&mut self, time: Duration) {
-        let until = self.now + time;
-        while self.next_time().is_some_and(|at| at <= until) {
-            self.step();
-        }
-        self.now = until;
+        self.network.run_for(time);
     }
 
     /// Indications of an entity about user operations.
     pub(super) fn reported(&self, number: u64) -> Vec<&OperationIndication> {
-        let indications = self.hosts[&number].indications.iter();
+        let indications = self.host(number).indications.iter();
         indications
             .filter_map(|indication| match indication {
                 Indication::UserOperation(operation) => Some(operation),
@@ -242,7 +150,7 @@ impl World {
 
     /// Result of a transaction at an entity.
     pub(super) fn finished(&self, number: u64, id: TransactionId) -> Option<&TransactionFinished> {
-        self.hosts[&number].indications.iter().find_map(|indication| match indication {
+        self.host(number).indications.iter().find_map(|indication| match indication {
             Indication::TransactionFinished(finished) if finished.id == id => Some(finished),
             _ => None,
         })
@@ -250,8 +158,9 @@ impl World {
 
     /// Asserts that nothing is under way, no working file is left, and no request is kept.
     pub(super) fn assert_clean(&self) {
-        for (number, host) in &self.hosts {
-            assert_eq!(host.entity.transactions().count(), 0, "entity {number}");
+        for number in self.numbers() {
+            let host = self.host(number);
+            assert_eq!(host.engine.transactions().count(), 0, "entity {number}");
             let spool: Vec<_> = host.store.names(Area::Spool).collect();
             assert!(spool.is_empty(), "entity {number} keeps {spool:?}");
             for (key, value) in host.store.records() {
@@ -262,13 +171,8 @@ impl World {
     }
 }
 
-pub(super) fn name(path: &str) -> FileName {
-    FileName::file(path).expect("a plain name")
-}
-
-/// File whose adjacent bytes all differ.
-pub(super) fn content(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+fn entity(config: &Config, seed: u64) -> Entity {
+    Entity::new(config.clone(), Rng::new(seed, "cfdp"))
 }
 
 /// Grants every neighbour the permissions in `change`.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{Engine as _, Time};
+use engine::{Engine as _, PathKind, Time};
 
-use super::world::{World, chain_settings, content, small};
+use super::world::{World, chain_settings, content, hop, hops, small};
 use crate::ltpt::{Config, Indication, Limits, Otherwise, Routing, Undeliverable};
 use crate::sealed::extensions;
 use crate::segment::ltpt::Transport;
@@ -22,9 +22,9 @@ fn three() -> World {
 fn a_segment_is_relayed_before_the_block_is_whole() {
     let file = content(SIZE);
     let mut world = three();
-    world.send(3, &file, Red::All);
+    world.send_to(3, &file, Red::All);
     world.run();
-    world.assert_delivered(&file);
+    world.assert_relayed(&file);
     let expected = [
         "0 > red 0-1000",
         "0 > red 1000-2000",
@@ -39,7 +39,7 @@ fn a_segment_is_relayed_before_the_block_is_whole() {
         "1 < RS 0-2524: 0-2524",
         "1 > RA",
     ];
-    let mut found = world.transcript();
+    let mut found = world.hop_lines();
     // The relay acknowledges and relays at the same moment.
     found.sort_by_key(|line| expected.iter().position(|other| other == line));
     assert_eq!(found, expected);
@@ -54,9 +54,9 @@ fn without_cut_through_the_block_is_whole_first() {
     let file = content(SIZE);
     let config = Config { cut_through: false, ..Config::default() };
     let mut world = World::chain(3, &config, &small());
-    world.send(3, &file, Red::All);
+    world.send_to(3, &file, Red::All);
     world.run();
-    world.assert_delivered(&file);
+    world.assert_relayed(&file);
     let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
     // 2,500 bytes at 10 Mbit/s, without headers.
     assert!(on.at > Time::ZERO + Duration::from_millis(27), "{}", on.at);
@@ -69,10 +69,10 @@ fn every_loss_on_either_hop_is_repaired() {
         for end in 0..2 {
             for number in 0..8 {
                 let mut world = three();
-                world.lose = Box::new(move |h, e, n| (h, e, n) == (hop, end, number));
-                world.send(3, &file, Red::All);
+                world.lose_on(move |h, e, n| (h, e, n) == (hop, end, number));
+                world.send_to(3, &file, Red::All);
                 world.run();
-                world.assert_delivered(&file);
+                world.assert_relayed(&file);
             }
         }
     }
@@ -82,12 +82,11 @@ fn every_loss_on_either_hop_is_repaired() {
 fn a_gap_on_the_first_hop_does_not_delay_the_second() {
     let file = content(5000);
     let mut world = three();
-    world.lose = Box::new(|hop, end, number| (hop, end, number) == (0, 0, 1));
-    world.send(3, &file, Red::All);
+    world.lose_on(|hop, end, number| (hop, end, number) == (0, 0, 1));
+    world.send_to(3, &file, Red::All);
     world.run();
-    world.assert_delivered(&file);
-    let on: Vec<_> =
-        world.transcript().into_iter().filter(|line| line.starts_with("1 >")).collect();
+    world.assert_relayed(&file);
+    let on: Vec<_> = world.hop_lines().into_iter().filter(|line| line.starts_with("1 >")).collect();
     assert_eq!(
         on,
         [
@@ -101,7 +100,7 @@ fn a_gap_on_the_first_hop_does_not_delay_the_second() {
             "1 > RA",
         ],
         "{:#?}",
-        world.transcript()
+        world.hop_lines()
     );
 }
 
@@ -110,10 +109,10 @@ fn the_first_hop_is_settled_while_the_second_is_down() {
     let file = content(40_000);
     for is_known in [true, false] {
         let mut world = three();
-        world.outage(1, Duration::ZERO, Duration::from_secs(600), is_known);
-        world.send(3, &file, Red::All);
-        world.run_until(Duration::from_secs(10));
-        let sender = world.finished(0);
+        world.outage(1, Time::ZERO, Duration::from_secs(600), is_known);
+        world.send_to(3, &file, Red::All);
+        world.run_until(Time::ZERO + Duration::from_secs(10));
+        let sender = world.results(0);
         assert_eq!(sender.len(), 1);
         assert!(sender[0].result.is_ok() && sender[0].is_confirmed);
         assert!(
@@ -124,7 +123,7 @@ fn the_first_hop_is_settled_while_the_second_is_down() {
         );
         assert_eq!(world.hosts[1].engine.stored(), 40_024);
         world.run();
-        world.assert_delivered(&file);
+        world.assert_relayed(&file);
     }
 }
 
@@ -144,16 +143,15 @@ fn data_beyond_memory_are_read_back() {
         limits: limits.clone(),
         ..chain_settings(i, 3, &Config::default(), &small())
     });
-    let hops = World::chain(3, &Config::default(), &small()).hops;
     for seed in 0..4 {
-        let mut world = World::of(settings.clone().collect(), hops.clone());
-        world.hops[1].rate_bps = 1_000_000;
+        let mut world = World::relays(settings.clone().collect(), hops(2));
+        world.hops[1].info.rate_bps = Some(1_000_000);
         let mut rng = engine::Rng::new(seed, "losses");
-        world.lose = Box::new(move |_, _, _| rng.chance(0.05));
-        world.outage(1, Duration::from_millis(300), Duration::from_secs(2), true);
-        world.send(3, &file, Red::All);
+        world.lose_on(move |_, _, _| rng.chance(0.05));
+        world.outage(1, Time::ZERO + Duration::from_millis(300), Duration::from_secs(2), true);
+        world.send_to(3, &file, Red::All);
         world.run();
-        world.assert_delivered(&file);
+        world.assert_relayed(&file);
     }
 }
 
@@ -163,9 +161,9 @@ fn a_congested_source_waits_and_retries() {
     let limits = Limits { storage: 60_000, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let mut world = World::chain(3, &config, &small());
-    world.outage(1, Duration::ZERO, Duration::from_secs(60), true);
-    world.send(3, &file, Red::All);
-    world.run_until(Duration::from_secs(5));
+    world.outage(1, Time::ZERO, Duration::from_secs(60), true);
+    world.send_to(3, &file, Red::All);
+    world.run_until(Time::ZERO + Duration::from_secs(5));
     world.hosts[0].store.insert(super::world::name("source"), file.clone());
     let second = crate::SendRequest {
         destination: 3,
@@ -179,14 +177,14 @@ fn a_congested_source_waits_and_retries() {
     world.run();
     assert!(world.copy(2) == Some(&file[..]));
     assert!(world.hosts[2].store.get(&super::world::name("second")) == Some(&file[..]));
-    assert!(world.transcript().contains(&"0 < CR SYS_CNCLD, wait 10 s".to_owned()));
+    assert!(world.hop_lines().contains(&"0 < CR SYS_CNCLD, wait 10 s".to_owned()));
     let congested = world
         .transport_indications(0)
         .iter()
         .filter(|t| matches!(t, Indication::Congested { .. }))
         .count();
     assert!((5..8).contains(&congested), "{congested} in 55 s, one each 10 s");
-    assert!(world.finished(0).iter().all(|finished| finished.result.is_ok()));
+    assert!(world.results(0).iter().all(|finished| finished.result.is_ok()));
     world.assert_clean();
 }
 
@@ -194,9 +192,9 @@ fn a_congested_source_waits_and_retries() {
 fn a_block_that_never_fits_is_refused() {
     let limits = Limits { storage: 10_000, ..Limits::default() };
     let mut world = World::chain(3, &Config { limits, ..Config::default() }, &small());
-    world.send(3, &content(40_000), Red::All);
+    world.send_to(3, &content(40_000), Red::All);
     world.run();
-    let failure = world.finished(0)[0].result.expect_err("it does not fit");
+    let failure = world.results(0)[0].result.expect_err("it does not fit");
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::Unreachable));
     world.assert_clean();
 }
@@ -207,27 +205,26 @@ fn a_block_without_a_route_is_refused() {
         (0..3).map(|i| chain_settings(i, 3, &Config::default(), &small())).collect();
     let routing = &mut settings[1].transport.as_mut().expect("it speaks LTP-T").routing;
     *routing = Routing::Static { to: BTreeMap::new(), otherwise: Otherwise::Nowhere };
-    let hops = World::chain(3, &Config::default(), &small()).hops;
-    let mut world = World::of(settings, hops);
-    world.send(3, &content(SIZE), Red::All);
+    let mut world = World::relays(settings, hops(2));
+    world.send_to(3, &content(SIZE), Red::All);
     world.run();
-    let failure = world.finished(0)[0].result.expect_err("there is no way");
+    let failure = world.results(0)[0].result.expect_err("there is no way");
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::Unreachable));
-    assert!(world.transcript().iter().all(|line| line.starts_with('0')));
+    assert!(world.hop_lines().iter().all(|line| line.starts_with('0')));
     world.assert_clean();
 }
 
 #[test]
 fn a_cancellation_by_the_source_reaches_the_destination() {
     let mut world = three();
-    let id = world.send(3, &content(400_000), Red::All);
-    world.run_until(Duration::from_millis(120));
+    let id = world.send_to(3, &content(400_000), Red::All);
+    world.run_until(Time::ZERO + Duration::from_millis(120));
     let now = world.now;
     world.hosts[0].engine.cancel(now, id).expect("it is under way");
     world.drain(0);
     world.run();
     for (host, by) in [(0, End::Sender), (2, End::Sender)] {
-        let failure = world.finished(host)[0].result.expect_err("it was cancelled");
+        let failure = world.results(host)[0].result.expect_err("it was cancelled");
         assert_eq!((failure.by, failure.reason), (by, CancelReason::User));
     }
     world.assert_clean();
@@ -236,13 +233,13 @@ fn a_cancellation_by_the_source_reaches_the_destination() {
 #[test]
 fn a_cancellation_by_the_destination_reaches_the_source() {
     let mut world = three();
-    world.send(3, &content(400_000), Red::All);
-    world.run_until(Duration::from_millis(120));
+    world.send_to(3, &content(400_000), Red::All);
+    world.run_until(Time::ZERO + Duration::from_millis(120));
     let (now, id) = (world.now, world.hosts[2].engine.sessions().next().expect("one").id);
     world.hosts[2].engine.cancel(now, id).expect("it is under way");
     world.drain(2);
     world.run();
-    let failure = world.finished(0)[0].result.expect_err("it was cancelled");
+    let failure = world.results(0)[0].result.expect_err("it was cancelled");
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::User));
     world.assert_clean();
 }
@@ -250,10 +247,10 @@ fn a_cancellation_by_the_destination_reaches_the_source() {
 #[test]
 fn a_cancellation_after_custody_reaches_the_relay_only() {
     let mut world = three();
-    world.outage(1, Duration::from_millis(60), Duration::from_secs(10), true);
-    world.send(3, &content(400_000), Red::All);
-    world.run_until(Duration::from_secs(5));
-    assert!(world.finished(0)[0].result.is_ok(), "the relay has it");
+    world.outage(1, Time::ZERO + Duration::from_millis(60), Duration::from_secs(10), true);
+    world.send_to(3, &content(400_000), Red::All);
+    world.run_until(Time::ZERO + Duration::from_secs(5));
+    assert!(world.results(0)[0].result.is_ok(), "the relay has it");
     let (now, id) = (world.now, world.hosts[2].engine.sessions().next().expect("one").id);
     world.hosts[2].engine.cancel(now, id).expect("it is under way");
     world.run();
@@ -272,8 +269,8 @@ fn a_cancellation_after_custody_reaches_the_relay_only() {
 fn a_lifetime_ends_at_the_relay() {
     let config = Config { lifetime: Duration::from_secs(100), ..Config::default() };
     let mut world = World::chain(3, &config, &small());
-    world.outage(1, Duration::ZERO, Duration::from_secs(1000), true);
-    world.send(3, &content(SIZE), Red::All);
+    world.outage(1, Time::ZERO, Duration::from_secs(1000), true);
+    world.send_to(3, &content(SIZE), Red::All);
     world.run();
     let indications = world.transport_indications(1);
     assert!(
@@ -290,7 +287,7 @@ fn a_lifetime_ends_at_the_relay() {
 fn relays_are_limited_by_the_hop_limit() {
     for (hops, arrives) in [(3, true), (2, false)] {
         let mut world = World::chain(5, &Config { hops, ..Config::default() }, &small());
-        world.send(5, &content(SIZE), Red::All);
+        world.send_to(5, &content(SIZE), Red::All);
         world.run();
         assert_eq!(world.copy(4).is_some(), arrives, "{hops}");
         world.assert_clean();
@@ -304,18 +301,18 @@ fn idle_relays_sleep_until_the_next_event() {
     for report_gaps in [false, true] {
         let remote = Remote { checkpoint_every: Some(4_000), report_gaps, ..small() };
         let mut world = World::chain(3, &Config::default(), &remote);
-        world.hops.iter_mut().for_each(|hop| hop.delay = Duration::from_micros(100));
+        world.hops.iter_mut().for_each(|hop| hop.info.owlt = Some(Duration::from_micros(100)));
         // The block takes 34 ms to leave the source, and some of it is lost on either hop.
-        world.lose = Box::new(|_, end, number| end == 0 && number == 3);
-        world.outage(0, Duration::from_millis(17), Duration::from_secs(600), false);
-        world.send(3, &file, Red::All);
-        world.run_until(Duration::from_secs(2));
+        world.lose_on(|_, end, number| end == 0 && number == 3);
+        world.outage(0, Time::ZERO + Duration::from_millis(17), Duration::from_secs(600), false);
+        world.send_to(3, &file, Red::All);
+        world.run_until(Time::ZERO + Duration::from_secs(2));
         let before = world.hosts[1].wakes;
-        world.run_until(Duration::from_secs(302));
+        world.run_until(Time::ZERO + Duration::from_secs(302));
         let wakes = world.hosts[1].wakes - before;
         assert!(wakes < 30, "{wakes} in 300 s: {:?}", world.hosts[1].engine.poll_timeout());
         world.run();
-        world.assert_delivered(&file);
+        world.assert_relayed(&file);
     }
 }
 
@@ -327,11 +324,10 @@ fn loops_are_detected() {
     let routing = &mut settings[2].transport.as_mut().expect("it speaks LTP-T").routing;
     let Routing::Static { to, .. } = routing else { panic!("a static one") };
     to.insert(4, 2);
-    let hops = World::chain(3, &Config::default(), &small()).hops;
-    let mut world = World::of(settings, hops);
-    world.send(4, &content(400_000), Red::All);
+    let mut world = World::relays(settings, hops(2));
+    world.send_to(4, &content(400_000), Red::All);
     world.run();
-    let failure = world.finished(0)[0].result.expect_err("there is no way");
+    let failure = world.results(0)[0].result.expect_err("there is no way");
     assert_eq!(failure.reason, CancelReason::Unreachable);
     assert!(world.log.len() < 400, "{} datagrams", world.log.len());
     world.assert_clean();
@@ -341,9 +337,9 @@ fn loops_are_detected() {
 fn kept_blocks_survive_the_relay() {
     let file = content(40_000);
     let mut world = three();
-    world.outage(1, Duration::ZERO, Duration::from_secs(60), true);
-    world.crash_at(1, Duration::from_secs(20));
-    world.send(3, &file, Red::All);
+    world.outage(1, Time::ZERO, Duration::from_secs(60), true);
+    world.crash_at(1, Time::from_secs(20));
+    world.send_to(3, &file, Red::All);
     world.run();
     assert!(
         world
@@ -351,7 +347,7 @@ fn kept_blocks_survive_the_relay() {
             .iter()
             .any(|t| matches!(t, Indication::Restored { blocks: 1 }))
     );
-    world.assert_delivered(&file);
+    world.assert_relayed(&file);
 }
 
 /// A restarted engine may reuse the number of a session.
@@ -359,11 +355,11 @@ fn kept_blocks_survive_the_relay() {
 fn kept_blocks_are_not_overwritten() {
     let file = content(SIZE);
     let mut world = three();
-    world.outage(1, Duration::ZERO, Duration::from_secs(60), true);
-    world.send(3, &file, Red::All);
-    world.run_until(Duration::from_secs(5));
-    world.crash_at(1, Duration::from_secs(6));
-    world.run_until(Duration::from_secs(7));
+    world.outage(1, Time::ZERO, Duration::from_secs(60), true);
+    world.send_to(3, &file, Red::All);
+    world.run_until(Time::ZERO + Duration::from_secs(5));
+    world.crash_at(1, Time::from_secs(6));
+    world.run_until(Time::ZERO + Duration::from_secs(7));
     // The first segment again, as if it were of the source's next block.
     let first = world.log.first().expect("it was sent").bytes.clone();
     let segment = Segment::decode(&first).expect("what an engine sends can be read");
@@ -373,8 +369,9 @@ fn kept_blocks_are_not_overwritten() {
     let header: Vec<_> = extensions(&values).collect();
     let header = Extensions::new(&header);
     let other = Segment { header, ..Segment::new(segment.session, segment.body) };
-    world.deliver(1, 0, &other.to_vec().expect("it has a form"));
-    assert_eq!(world.transcript().last().expect("it has a reply"), "0 < CR SYS_CNCLD");
+    let relay = world.hops[0].ends[1];
+    world.receive(relay, &other.to_vec().expect("it has a form"));
+    assert_eq!(world.hop_lines().last().expect("it has a reply"), "0 < CR SYS_CNCLD");
     world.run();
     assert!(world.copy(2) == Some(&file[..]));
     world.assert_nothing_is_invented();
@@ -389,13 +386,13 @@ fn the_relay_may_die_before_any_effect() {
     let mut deaths = 0;
     for effects in 0..60 {
         let mut world = World::chain(3, &Config::default(), &remote);
-        world.lose = Box::new(|hop, end, number| end == 0 && number % 7 == 3 && hop < 2);
+        world.lose_on(|hop, end, number| end == 0 && number % 7 == 3 && hop < 2);
         world.hosts[1].dies_after = Some(effects);
-        world.send(3, &file, Red::All);
+        world.send_to(3, &file, Red::All);
         world.run();
         deaths += usize::from(world.hosts[1].dies_after.is_none());
-        assert!(world.copy(2) == Some(&file[..]), "after {effects}: {:#?}", world.transcript());
-        let received = world.finished(2).iter().filter(|f| f.result.is_ok()).count();
+        assert!(world.copy(2) == Some(&file[..]), "after {effects}: {:#?}", world.hop_lines());
+        let received = world.results(2).iter().filter(|f| f.result.is_ok()).count();
         assert_eq!(received, 1, "after {effects}");
         world.assert_clean();
     }
@@ -408,10 +405,10 @@ fn the_source_and_the_destination_may_die_too() {
     for effects in 0..40 {
         let mut world = three();
         world.hosts[2].dies_after = Some(effects);
-        world.send(3, &file, Red::All);
+        world.send_to(3, &file, Red::All);
         world.run();
-        assert!(world.copy(2) == Some(&file[..]), "after {effects}: {:#?}", world.transcript());
-        assert!(world.finished(0)[0].result.is_ok());
+        assert!(world.copy(2) == Some(&file[..]), "after {effects}: {:#?}", world.hop_lines());
+        assert!(world.results(0)[0].result.is_ok());
         world.assert_clean();
     }
 }
@@ -421,9 +418,9 @@ fn green_and_mixed_blocks_pass_on_receipt() {
     let file = content(SIZE);
     for red in [Red::None, Red::Prefix(1000), Red::Prefix(1500)] {
         let mut world = three();
-        world.send(3, &file, red);
+        world.send_to(3, &file, red);
         world.run();
-        world.assert_delivered(&file);
+        world.assert_relayed(&file);
         let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
         assert!(on.at < Time::ZERO + Duration::from_millis(26), "{}", on.at);
     }
@@ -436,8 +433,8 @@ fn lost_green_data_leave_nothing_behind() {
         [(Red::None, 1), (Red::Prefix(1000), 1), (Red::None, 3), (Red::Prefix(1000), 3)]
     {
         let mut world = three();
-        world.lose = Box::new(move |hop, end, number| (hop, end, number) == (0, 0, lost));
-        world.send(3, &file, red);
+        world.lose_on(move |hop, end, number| (hop, end, number) == (0, 0, lost));
+        world.send_to(3, &file, red);
         world.run();
         assert!(world.copy(2).is_none());
         world.assert_clean();
@@ -450,12 +447,11 @@ fn a_hop_with_smaller_datagrams_splits_segments() {
     let mut settings: Vec<_> =
         (0..3).map(|i| chain_settings(i, 3, &Config::default(), &small())).collect();
     settings[1].remotes.get_mut(&3).expect("the next one").datagram_max = Some(300);
-    let hops = World::chain(3, &Config::default(), &small()).hops;
-    let mut world = World::of(settings, hops);
-    world.lose = Box::new(|_, end, number| end == 0 && number % 9 == 4);
-    world.send(3, &file, Red::All);
+    let mut world = World::relays(settings, hops(2));
+    world.lose_on(|_, end, number| end == 0 && number % 9 == 4);
+    world.send_to(3, &file, Red::All);
     world.run();
-    world.assert_delivered(&file);
+    world.assert_relayed(&file);
     assert!(world.log.iter().filter(|sent| sent.hop == 1).all(|sent| sent.bytes.len() <= 300));
 }
 
@@ -465,11 +461,10 @@ fn plain_blocks_are_accepted_too() {
     let mut settings: Vec<_> =
         (0..2).map(|i| chain_settings(i, 2, &Config::default(), &small())).collect();
     settings[0].transport = None;
-    let hops = World::chain(2, &Config::default(), &small()).hops;
-    let mut world = World::of(settings, hops);
-    world.send(2, &file, Red::All);
+    let mut world = World::relays(settings, hops(1));
+    world.send_to(2, &file, Red::All);
     world.run();
-    world.assert_delivered(&file);
+    world.assert_relayed(&file);
 }
 
 /// KiB per second from the source's start until the file is at the destination, without the light
@@ -482,13 +477,12 @@ fn discounted_goodput(kib: usize, light: Duration, cut_through: bool) -> f64 {
     let remote = Remote { checkpoint_timer: timer, report_timer: timer, ..profile.default_remote };
     let transport = Config { cut_through, ..Config::default() };
     let settings = (0..3).map(|i| chain_settings(i, 3, &transport, &remote)).collect();
-    let mut hops = World::chain(3, &transport, &remote).hops;
-    for (hop, delay) in hops.iter_mut().zip([Duration::from_micros(50), light]) {
-        (hop.delay, hop.rate_bps) = (delay, 100_000_000);
-    }
-    let mut world = World::with_mtu(settings, hops, 1472);
+    let delays = [Duration::from_micros(50), light];
+    let mut hops: Vec<_> = (0..).zip(delays).map(|(i, delay)| hop(i, delay, 100_000_000)).collect();
+    hops.iter_mut().for_each(|hop| hop.info.kind = PathKind::Datagram { mtu: 1472 });
+    let mut world = World::relays(settings, hops);
     let file = content(kib << 10);
-    world.send(3, &file, Red::All);
+    world.send_to(3, &file, Red::All);
     while world.copy(2).is_none() && world.step() {}
     assert!(world.copy(2) == Some(&file[..]));
     kib as f64 / (world.now.since(Time::ZERO) - light).as_secs_f64()

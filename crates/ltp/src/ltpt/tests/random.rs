@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use engine::Rng;
+use engine::{Rng, Time};
 
-use super::world::{Hop, World, chain_settings, content};
+use super::world::{World, chain_settings, content, hop};
 use crate::ltpt::{Config, Indication, Limits};
 use crate::{Red, Remote};
 
@@ -45,26 +45,25 @@ fn run(seed: u64) {
         settings
     });
     let settings: Vec<_> = settings.collect();
-    let hops = (0..count - 1).map(|i| Hop {
-        ends: [i, i + 1],
-        delay: if rng.chance(0.5) { millis(&mut rng, 100) } else { millis(&mut rng, 10_000) },
-        rate_bps: 10_000 << rng.below(11),
+    let hops = (0..count - 1).map(|i| {
+        let most = if rng.chance(0.5) { 100 } else { 10_000 };
+        hop(i, millis(&mut rng, most), 10_000 << rng.below(11))
     });
     let hops: Vec<_> = hops.collect();
-    let mut world = World::of(settings, hops);
+    let mut world = World::relays(settings, hops);
     let loss = if rng.chance(0.7) { 0.2 * rng.unit() } else { 0.0 };
     let mut losses = Rng::new(seed, "losses");
-    world.lose = Box::new(move |_, _, _| losses.chance(loss));
+    world.lose_on(move |_, _, _| losses.chance(loss));
     for hop in 0..count - 1 {
         for _ in 0..rng.below(3) {
             let (from, lasts) = (millis(&mut rng, 30_000), millis(&mut rng, 600_000));
-            world.outage(hop, from, lasts, rng.chance(0.6));
+            world.outage(hop, Time::ZERO + from, lasts, rng.chance(0.6));
         }
     }
     let crashes = if rng.chance(0.5) { rng.below(3) } else { 0 };
     for _ in 0..crashes {
         let host = 1 + rng.below(count as u64 - 1) as usize;
-        world.crash_at(host, millis(&mut rng, 60_000));
+        world.crash_at(host, Time::ZERO + millis(&mut rng, 60_000));
     }
     let file = content(rng.below(60_000) as usize);
     let red = match rng.below(6) {
@@ -72,16 +71,16 @@ fn run(seed: u64) {
         1 => Red::Prefix(rng.below(60_000)),
         _ => Red::All,
     };
-    world.send(count as u64, &file, red);
+    world.send_to(count as u64, &file, red);
     world.run();
-    check(&mut world, &file, red, crashes);
+    check(&world, &file, red, crashes);
 }
 
-fn check(world: &mut World, file: &[u8], red: Red, crashes: u64) {
+fn check(world: &World, file: &[u8], red: Red, crashes: u64) {
     let last = world.hosts.len() - 1;
-    let sender: Vec<_> = world.finished(0).iter().map(|finished| finished.result).collect();
+    let sender: Vec<_> = world.results(0).iter().map(|finished| finished.result).collect();
     assert_eq!(sender.len(), 1, "the source gets one result");
-    let received = world.finished(last).iter().filter(|f| f.result.is_ok()).count();
+    let received = world.results(last).iter().filter(|f| f.result.is_ok()).count();
     // A destination that dies just after a file has its name may receive it again: it is the same
     // file.
     assert!(received <= 1 + crashes as usize, "{received} times");
