@@ -3,7 +3,9 @@
 use crate::codec::bp6::{self, Block, BlockFlags, Bundle, Payload, Primary, Trailer};
 use crate::codec::bp7::{BundleFlags, Eid, Status};
 
-use super::super::agent::{Custody, Indication, Reports, RequestError, SendRequest, Version};
+use super::super::agent::{
+    Custody, Indication, Reports, RequestError, Routing, SendRequest, Version,
+};
 use super::super::routes::Priority;
 use super::agent::{payload, secs, send, taken};
 use super::world::{World, chain, endpoint, node};
@@ -105,6 +107,33 @@ fn bundles_without_a_custodian_are_retransmitted() {
     assert_eq!(world.nodes[0].agent.statistics().resent, 1);
     assert_eq!(custodians(&world, 0), [node(2)]);
     assert_eq!(held(&world), [0; 3]);
+}
+
+/// The destination has it first, and neither it nor the other neighbour signals custody.
+#[test]
+fn a_bundle_in_transit_is_not_retransmitted() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    configs[0].routing = Routing::Epidemic;
+    for config in &mut configs[1..] {
+        config.custody.accept = false;
+    }
+    let mut world = World::new(configs, 1);
+    world.slow.insert((0, 1));
+    world.connect(0, 1);
+    world.connect(0, 2);
+    world.settle();
+    send(&mut world, 0, request(2, 100));
+    world.settle();
+    assert_eq!((world.in_transit(0, 1), world.in_transit(0, 2)), (1, 0));
+    let resent = |world: &World| world.nodes[0].agent.statistics().resent;
+    world.pass(secs(70));
+    assert_eq!((resent(&world), world.crossed.len()), (0, 2));
+    // The timeout begins when the transmission ends.
+    world.release();
+    world.pass(secs(59));
+    assert_eq!(resent(&world), 0);
+    world.pass(secs(2));
+    assert_eq!(resent(&world), 1);
 }
 
 /// Requirements: E05.
