@@ -1,6 +1,6 @@
-//! Shared by the tests of several crates: two engines over a link ([`world`]), tshark as an oracle
-//! ([`tshark`]), test vectors ([`hex`]), network namespaces ([`namespace`]), and the note that a
-//! test is skipped ([`skip`]).
+//! Shared by the tests of several crates: two engines over a link ([`world`]), the effects of one
+//! ([`effects`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), network namespaces
+//! ([`namespace`]), and the note that a test is skipped ([`skip`]).
 
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
@@ -8,6 +8,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
+pub mod effects;
 pub mod hex;
 pub mod namespace;
 pub mod skip;
