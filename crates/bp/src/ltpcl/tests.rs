@@ -80,7 +80,7 @@ fn pair() -> Pair {
 }
 
 fn kinds(pair: &Pair, n: usize) -> Vec<DataKind> {
-    let sent = pair.ends[n].sent.iter().map(|datagram| Segment::decode(datagram).unwrap());
+    let sent = pair.wires[n].sent.iter().map(|datagram| Segment::decode(datagram).unwrap());
     let data = sent.filter_map(|segment| match segment.body {
         Body::Data(data) => Some((data.kind, data.service)),
         _ => None,
@@ -98,7 +98,7 @@ fn a_bundle_is_a_red_block_of_service_1() {
     let mut pair = pair();
     pair.send(1, content(10));
     pair.pass(Duration::from_secs(10));
-    let segment = Segment::decode(&pair.ends[0].sent[0]).unwrap();
+    let segment = Segment::decode(&pair.wires[0].sent[0]).unwrap();
     let Body::Data(data) = segment.body else { panic!("{segment:?}") };
     assert_eq!((data.kind, data.service, data.offset), (DataKind::EndOfRedBlock, 1, 0));
     assert_eq!(data.data, whole(10));
@@ -215,7 +215,7 @@ fn green_blocks_are_sent_once_and_mixed_ones_start_red() {
     assert_eq!(pair.came(1), [whole(3000)]);
     // An unreliable bundle is green: one lost segment loses it.
     let mut pair = pair_with(|config| config, 1);
-    pair.ends[0].lost = [1].into();
+    pair.wires[0].lost = [1].into();
     pair.send_from(0, 1, content(3000), false);
     pair.send_from(0, 2, content(4000), false);
     pair.pass(Duration::from_secs(10));
@@ -238,7 +238,7 @@ fn short_bundles_share_a_block_if_configured() {
     }
     // 106 bytes and 2 bytes of overhead: four bundles are 432 bytes. A fifth does not fit, and a
     // long one goes alone.
-    assert_eq!(pair.ends[0].sent.len(), 0);
+    assert_eq!(pair.wires[0].sent.len(), 0);
     pair.send(4, content(100));
     pair.send(5, content(5000));
     pair.pass(Duration::from_secs(1));
@@ -259,7 +259,7 @@ fn a_session_resumes_after_an_outage() {
     let info =
         |pair: &Pair| pair.ends[0].events.iter().filter(|e| matches!(e, Event::Up { .. })).count();
     let mut pair = pair();
-    pair.ends[0].lost = (0..40).collect();
+    pair.wires[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
     pair.down();
     pair.pass(Duration::from_secs(600));
@@ -275,7 +275,7 @@ fn a_session_resumes_after_an_outage() {
 #[test]
 fn a_long_outage_is_given_up() {
     let mut pair = pair();
-    pair.ends[0].lost = (0..40).collect();
+    pair.wires[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
     pair.down();
     pair.pass(Duration::from_secs(3601));
@@ -306,7 +306,7 @@ fn started_transfers_complete_after_the_contact() {
 #[test]
 fn cancelled_and_unreadable_bundles_fail() {
     let mut pair = pair();
-    pair.ends[0].lost = (0..100).collect();
+    pair.wires[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
     pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
     let name = FileName::spool("bp/none").unwrap();
@@ -484,7 +484,7 @@ fn neighbours_change_while_the_layer_runs() {
         pair.ends[0].layer.configure(pair.now, configured);
         pair.drain(0);
     };
-    pair.ends[0].lost = (0..1000).collect();
+    pair.wires[0].lost = (0..1000).collect();
     pair.send(1, content(10));
     pair.pass(Duration::from_secs(1));
     assert!(pair.outcomes(0).is_empty(), "it is in transit");
@@ -498,7 +498,7 @@ fn neighbours_change_while_the_layer_runs() {
     pair.pass(Duration::from_secs(1));
     assert_eq!(pair.outcomes(0).last(), Some(&(2, FAILED)), "the link is gone");
     // The neighbour is back, and its path comes up.
-    pair.ends[0].lost.clear();
+    pair.wires[0].lost.clear();
     configure(&mut pair, &[(LINK, 2)]);
     pair.command(0, Command::Open { link: LINK });
     pair.down();
@@ -524,7 +524,7 @@ fn blocks_outlast_a_new_link_to_their_sender() {
         if is_paused {
             pair.command(1, Command::Pause { link: LINK });
         }
-        pair.ends[0].lost = [3, 7].into();
+        pair.wires[0].lost = [3, 7].into();
         pair.send(1, content(len));
         pair.pass(Duration::from_millis(at_ms));
         assert!(pair.came(1).is_empty() && pair.outcomes(0).is_empty(), "it is under way");

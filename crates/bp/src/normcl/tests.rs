@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::norm::{self, EndGame};
 use bytes::Bytes;
 use engine::{
-    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+    Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, drain,
 };
 
 use super::{Config, NormCl};
@@ -48,7 +48,7 @@ fn bundles_arrive_from_memory_and_from_files() {
 #[test]
 fn without_acknowledgments_a_bundle_has_only_left() {
     let mut pair = pair_with(EndGame::Flush, 1);
-    pair.ends[0].lost = [1, 3].into();
+    pair.wires[0].lost = [1, 3].into();
     pair.send(1, content(50_000));
     pair.pass(Duration::from_secs(100));
     assert_eq!(pair.outcomes(0), [(1, Outcome::Left)]);
@@ -103,7 +103,7 @@ fn bundles_wait_while_the_agent_pauses() {
 #[test]
 fn a_long_outage_is_given_up() {
     let mut pair = pair(1);
-    pair.ends[0].lost = (0..40).collect();
+    pair.wires[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
     pair.down();
     pair.pass(Duration::from_secs(3700));
@@ -291,23 +291,16 @@ impl Group {
     }
 
     fn drain(&mut self, n: usize) {
-        let mut some = true;
-        while std::mem::take(&mut some) {
-            let mut tx = TxBuf::new(1);
-            if let Some(transmit) = self.layers[n].poll_transmit(self.now, &mut tx) {
-                some = true;
-                self.now = self.now.max(transmit.not_before);
-                tx.datagrams().for_each(|datagram| self.fly(n, transmit.path, datagram));
+        loop {
+            let drained = drain(self.now, &mut self.layers[n], &mut self.stores[n]);
+            if drained.datagrams.is_empty() && drained.indications.is_empty() {
+                return;
             }
-            while let Some(effect) = self.layers[n].poll_effect() {
-                some = true;
-                let Effect::Store(effect) = effect else { continue };
-                if let Some((ticket, result)) = self.stores[n].execute(effect) {
-                    self.layers[n].handle_input(self.now, Input::Done(ticket, result));
-                }
+            for datagram in drained.datagrams {
+                self.now = self.now.max(datagram.not_before);
+                self.fly(n, datagram.path, &datagram.bytes);
             }
-            while let Some(event) = self.layers[n].poll_indication() {
-                some = true;
+            for event in drained.indications {
                 match event {
                     Event::Whole { link, transfer, .. } => {
                         self.came[n] += 1;

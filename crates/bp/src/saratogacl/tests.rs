@@ -41,7 +41,7 @@ fn bundles_are_put_with_the_bundle_kind() {
     let mut pair = pair_of(1);
     pair.send(1, content(3000));
     pair.pass(Duration::from_secs(10));
-    let metadata = pair.ends[0].sent.iter().find_map(|datagram| match Packet::decode(datagram) {
+    let metadata = pair.wires[0].sent.iter().find_map(|datagram| match Packet::decode(datagram) {
         Ok(Packet::Metadata(metadata)) => Some(metadata.content),
         _ => None,
     });
@@ -110,7 +110,7 @@ fn unreliable_bundles_are_sent_once() {
 fn a_session_resumes_after_an_outage_or_is_given_up() {
     for (away, outcome) in [(600, Outcome::Acknowledged), (3700, FAILED)] {
         let mut pair = pair_of(1);
-        pair.ends[0].lost = (0..40).collect();
+        pair.wires[0].lost = (0..40).collect();
         pair.send(1, content(50_000));
         pair.down();
         pair.pass(Duration::from_secs(away));
@@ -134,7 +134,7 @@ fn started_transfers_complete_after_the_contact() {
 #[test]
 fn cancelled_and_unreadable_bundles_fail() {
     let mut pair = pair_of(1);
-    pair.ends[0].lost = (0..100).collect();
+    pair.wires[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
     pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
     let name = FileName::spool("bp/none").unwrap();
