@@ -111,9 +111,7 @@ fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
     configs[0].clock = None;
     configs[0].hop_limit = Some(2);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
     world.settle();
     world.pass(secs(100));
@@ -268,9 +266,7 @@ fn bundles_wait_for_a_user() {
 fn a_full_store_refuses_until_there_is_room() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[1].limits = Limits { bytes: 25_000, ..Limits::default() };
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..2 {
         send(&mut world, 0, SendRequest::new(endpoint(2), payload(20_000)));
     }
@@ -351,9 +347,7 @@ fn full_disks_refuse_bundles_without_losses() {
 fn payloads_in_records_are_stored_with_their_bundles() {
     let limits = Limits { inline: 1 << 20, ..Limits::default() };
     let configs = (0..3).map(|at| Config { limits, ..chain(3, at, true) });
-    let mut world = World::new(configs.collect(), 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs.collect(), &[(0, 1)]);
     for len in [4096, 4097, 20_000] {
         send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
     }

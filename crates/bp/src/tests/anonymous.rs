@@ -63,11 +63,7 @@ fn reporting() -> World {
         limits: super::super::agent::Limits { unchecked: true, ..Default::default() },
         ..chain(3, at, true)
     };
-    let mut world = World::new((0..3).map(config).collect(), 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
-    world
+    World::connected((0..3).map(config).collect(), &[(0, 1), (1, 2)])
 }
 
 /// Reasons of the reports to node 0: of receptions, of deletions.

@@ -85,10 +85,7 @@ fn reasons(world: &World, n: usize) -> Vec<Reason> {
 fn guarded(change: impl Fn(&mut super::super::agent::Config)) -> World {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     change(&mut configs[1]);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
-    world
+    World::connected(configs, &[(0, 1)])
 }
 
 /// Requirements: C13a, C17.
@@ -157,9 +154,7 @@ fn a_delivery_names_its_version_and_the_rules_it_passed() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     configs[0].security = signed(Role::Source, OnFault::Delete);
     configs[1].security = signed(Role::Acceptor, OnFault::Pass);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest::new(endpoint(1), payload(10)));
     world.settle();
     let plain = seven(Eid::ipn(66, 6), endpoint(1));
@@ -275,9 +270,7 @@ fn custody_ends_by_the_signal_of_whom_it_was_sent_to() {
     for config in &mut configs[1..] {
         config.custody.accept = false;
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, in_custody(2, 10));
     world.settle();
     let id = world.nodes[0].agent.bundles().next().unwrap().id;
@@ -309,9 +302,7 @@ fn numbers_of_custody_are_not_those_of_the_store() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     configs[0].custody.aggregate_after = Some(std::time::Duration::from_secs(5));
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..20 {
         send(&mut world, 0, in_custody(1, 10));
     }

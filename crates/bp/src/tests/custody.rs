@@ -87,10 +87,7 @@ fn bundles_without_a_custodian_are_retransmitted() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     // The node in between forwards bundles without keeping them.
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     world.disconnect(1, 2);
     send(&mut world, 0, request(2, 100));
     world.settle();
@@ -141,10 +138,7 @@ fn a_bundle_in_transit_is_not_retransmitted() {
 fn a_lost_signal_is_replaced_by_the_next() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     send(&mut world, 0, request(2, 100));
     while world.crossed.len() < 2 {
         world.carry(0);
@@ -192,9 +186,7 @@ fn signals_are_aggregated() {
     for config in &mut configs {
         config.custody = Custody { aggregate_after: Some(secs(5)), ..Custody::default() };
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..20 {
         send(&mut world, 0, request(1, 10));
     }
@@ -250,10 +242,7 @@ fn reports_of_version_6_return_to_the_source() {
             custody: true,
         };
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     let flags = BundleFlags::REPORT_RECEPTION
         .with(BundleFlags::REPORT_FORWARDING)
         .with(BundleFlags::REPORT_DELIVERY);
@@ -334,9 +323,7 @@ fn version_6_bundles_require_a_clock() {
 fn unknown_blocks_of_version_6_are_reported_as_unintelligible() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[1].reports = Reports { reception: true, deletion: true, ..Reports::default() };
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     let flags = BlockFlags::REPORT.with(BlockFlags::DELETE_BUNDLE);
     let block = Block::new(200, flags, Vec::new(), b"what").unwrap();
     let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(2));
@@ -381,9 +368,7 @@ fn fills_count_from_the_last_number_of_the_fill_before() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     configs[0].custody.aggregate_after = Some(secs(5));
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for len in 10..16 {
         send(&mut world, 0, request(1, len));
         world.settle();
@@ -422,9 +407,7 @@ fn a_number_of_another_custodian_is_void() {
     for (named, is_single) in [(node(0), false), (Eid::ipn(77, 0), true)] {
         let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
         configs[1].custody.aggregate_after = Some(secs(5));
-        let mut world = World::new(configs, 1);
-        world.connect(0, 1);
-        world.settle();
+        let mut world = World::connected(configs, &[(0, 1)]);
         let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(1));
         primary.custodian = node(0);
         primary.flags = primary.flags.with(BundleFlags::CUSTODY);
@@ -455,9 +438,7 @@ fn a_number_of_another_custodian_is_void() {
 fn a_custodian_reports_a_deletion_without_request() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[1].reports = Reports { deletion: true, ..Reports::default() };
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest { lifetime: secs(60), ..request(2, 10) });
     world.settle();
     assert_eq!(held(&world), [0, 1, 0]);

@@ -49,11 +49,7 @@ fn place(has_rule: bool) -> World {
     if has_rule {
         configs[1].security = signed(Role::Acceptor, OnFault::Delete);
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
-    world
+    World::connected(configs, &[(0, 1), (1, 2)])
 }
 
 fn hand_in(world: &mut World, from: usize, bytes: &[u8]) {

@@ -18,11 +18,7 @@ fn reporting(change: impl Fn(&mut Config)) -> World {
         config.reports = Reports { deletion: true, reception: true, ..Reports::default() };
     }
     change(&mut configs[1]);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
-    world
+    World::connected(configs, &[(0, 1), (1, 2)])
 }
 
 fn block(kind: u64, number: u64, flags: BlockFlags, data: &[u8]) -> Block {
@@ -223,10 +219,7 @@ fn a_primary_block_is_protected() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[0].security = signed(Role::Source, OnFault::Delete);
     configs[0].security.rules[0].targets = vec![0, 1];
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
     world.settle();
     let head = Bundle::decode(&world.crossed[0].2, &Bounds::default()).unwrap().head;
@@ -274,10 +267,7 @@ fn reports_assert_what_was_requested() {
                     Reports { delivery: false, ..Reports::default() }
                 };
             }
-            let mut world = World::new(configs, 1);
-            world.connect(0, 1);
-            world.connect(1, 2);
-            world.settle();
+            let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
             let flags = if with_time { flag.with(BundleFlags::STATUS_TIME) } else { flag };
             world.hand_in(1, 0, &with_blocks(flags, Vec::new()));
             world.settle();

@@ -307,9 +307,7 @@ fn initialization_vectors_are_unique() {
 fn protected(policy: Policy) -> Vec<u8> {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[0].security = policy;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     let flags = BundleFlags::REPORT_DELETION;
     let request = SendRequest { flags, ..SendRequest::new(endpoint(2), payload(100)) };
     send(&mut world, 0, request);

@@ -202,6 +202,14 @@ impl World {
         Self::with(configs.into_iter().zip(endpoints), seed)
     }
 
+    /// Nodes with links between some of them.
+    pub(super) fn connected(configs: Vec<Config>, links: &[(usize, usize)]) -> Self {
+        let mut world = Self::new(configs, 1);
+        links.iter().for_each(|(a, b)| world.connect(*a, *b));
+        world.settle();
+        world
+    }
+
     /// Node 2 of 3 alone: the test is its neighbours.
     pub(super) fn alone(config: Config) -> Self {
         let mut world = Self::with([(config, endpoint(1))], 1);
