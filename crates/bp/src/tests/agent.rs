@@ -18,7 +18,7 @@ use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
 use super::super::routes::{Priority, Router};
 use super::attacks::{bytes_of_seven, seven};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chain, chains, endpoint, node};
 use crate::codec::bp7::{
     BUNDLE_AGE, Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, Eid, Extension, HOP_COUNT,
     Head, HopCount, PREVIOUS_NODE, Payload, Primary, Reason, Status,
@@ -108,7 +108,7 @@ fn short_bundles_may_exceed_the_window() {
 /// Requirements: B16b, B25, B27a, B27b, B29b, B46, B47.
 #[test]
 fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
+    let mut configs = chains(3, false);
     configs[0].clock = None;
     configs[0].hop_limit = Some(2);
     let mut world = World::connected(configs, &[(0, 1)]);
@@ -139,7 +139,7 @@ fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
 /// Requirements: B13, B30, B52.
 #[test]
 fn a_bundle_that_was_forwarded_too_often_is_deleted() {
-    let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, false)).collect();
+    let mut configs = chains(4, false);
     configs[0].hop_limit = Some(1);
     configs[1].reports = Reports { deletion: true, ..Reports::default() };
     let mut world = World::new(configs, 1);
@@ -264,7 +264,7 @@ fn bundles_wait_for_a_user() {
 
 #[test]
 fn a_full_store_refuses_until_there_is_room() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[1].limits = Limits { bytes: 25_000, ..Limits::default() };
     let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..2 {
@@ -294,7 +294,7 @@ fn a_full_store_refuses_until_there_is_room() {
 /// No held bundle is dropped for a new one, however urgent.
 #[test]
 fn a_full_store_keeps_its_bundles() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].limits = Limits { bundles: 3, ..Limits::default() };
     let mut world = World::new(configs, 1);
     world.settle();
@@ -531,7 +531,7 @@ fn a_plan_routes_around_failed_contacts() {
         contact(3, 4, 160, 300),
     ];
     let plan = ContactPlan::new(plan, &[]).unwrap();
-    let mut configs: Vec<_> = (0..4).map(|n| chain(4, n, true)).collect();
+    let mut configs = chains(4, true);
     for (n, config) in configs.iter_mut().enumerate() {
         let router = Router::new(n as u64 + 1, plan.clone(), RouteSettings::default());
         config.routing = Routing::ContactGraph(Box::new(router), Vec::new());
@@ -554,7 +554,7 @@ fn a_plan_routes_around_failed_contacts() {
 
 #[test]
 fn copies_are_sent_to_all_nodes_without_one() {
-    let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, true)).collect();
+    let mut configs = chains(4, true);
     for config in &mut configs {
         config.routing = Routing::Epidemic;
     }
@@ -582,7 +582,7 @@ fn copies_are_sent_to_all_nodes_without_one() {
 #[test]
 fn copies_are_halved_and_the_last_waits() {
     for version in [Version::Seven, Version::Six] {
-        let mut configs: Vec<_> = (0..6).map(|at| chain(6, at, true)).collect();
+        let mut configs = chains(6, true);
         for config in &mut configs {
             config.routing = Routing::Spray { copies: 8 };
         }
@@ -624,7 +624,7 @@ fn copies(bytes: &[u8]) -> u8 {
 
 #[test]
 fn copies_that_did_not_cross_are_given_to_others() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs {
         config.routing = Routing::Spray { copies: 2 };
     }
@@ -703,7 +703,7 @@ fn copies_of_a_bundle_are_answered_when_it_is_stored() {
 
 #[test]
 fn bundles_that_left_take_no_memory() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].limits = Limits { inline_total: 150, ..Limits::default() };
     let mut world = World::new(configs, 1);
     world.settle();

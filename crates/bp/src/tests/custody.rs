@@ -8,7 +8,7 @@ use super::super::agent::{
 };
 use super::super::routes::Priority;
 use super::agent::{payload, secs, send, taken};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chains, endpoint, node};
 
 fn request(to: usize, len: usize) -> SendRequest {
     SendRequest {
@@ -84,7 +84,7 @@ fn custody_goes_from_node_to_node() {
 /// Requirements: E06c, E08.
 #[test]
 fn bundles_without_a_custodian_are_retransmitted() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     // The node in between forwards bundles without keeping them.
     configs[1].custody.accept = false;
     let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
@@ -109,7 +109,7 @@ fn bundles_without_a_custodian_are_retransmitted() {
 /// The destination has it first, and neither it nor the other neighbour signals custody.
 #[test]
 fn a_bundle_in_transit_is_not_retransmitted() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[0].routing = Routing::Epidemic;
     for config in &mut configs[1..] {
         config.custody.accept = false;
@@ -136,7 +136,7 @@ fn a_bundle_in_transit_is_not_retransmitted() {
 /// Requirements: E05.
 #[test]
 fn a_lost_signal_is_replaced_by_the_next() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
+    let mut configs = chains(3, false);
     configs[1].custody.accept = false;
     let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     send(&mut world, 0, request(2, 100));
@@ -167,7 +167,7 @@ fn a_lost_signal_is_replaced_by_the_next() {
 
 #[test]
 fn custody_of_all_fragments_releases_the_bundle() {
-    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    let mut world = World::new(chains(3, true), 1);
     world.bundle_max = 1200;
     world.connect(0, 1);
     world.connect(1, 2);
@@ -182,7 +182,7 @@ fn custody_of_all_fragments_releases_the_bundle() {
 /// Requirements: G02, G03.
 #[test]
 fn signals_are_aggregated() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     for config in &mut configs {
         config.custody = Custody { aggregate_after: Some(secs(5)), ..Custody::default() };
     }
@@ -208,7 +208,7 @@ fn signals_are_aggregated() {
 
 #[test]
 fn urgent_bundles_go_first() {
-    let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
+    let mut world = World::new(chains(2, true), 1);
     world.settle();
     let priorities = [Priority::Bulk, Priority::Normal, Priority::Expedited];
     for (n, priority) in priorities.into_iter().enumerate() {
@@ -232,7 +232,7 @@ fn urgent_bundles_go_first() {
 /// Requirements: B49a.
 #[test]
 fn reports_of_version_6_return_to_the_source() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs {
         config.reports = Reports {
             reception: true,
@@ -309,7 +309,7 @@ fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
 
 #[test]
 fn version_6_bundles_require_a_clock() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].clock = None;
     let mut world = World::new(configs, 1);
     world.settle();
@@ -321,7 +321,7 @@ fn version_6_bundles_require_a_clock() {
 /// Requirements: E04.
 #[test]
 fn unknown_blocks_of_version_6_are_reported_as_unintelligible() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[1].reports = Reports { reception: true, deletion: true, ..Reports::default() };
     let mut world = World::connected(configs, &[(0, 1)]);
     let flags = BlockFlags::REPORT.with(BlockFlags::DELETE_BUNDLE);
@@ -365,7 +365,7 @@ fn version_6_has_no_allocators() {
 /// Requirements: G02.
 #[test]
 fn fills_count_from_the_last_number_of_the_fill_before() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].custody.aggregate_after = Some(secs(5));
     configs[1].custody.accept = false;
     let mut world = World::connected(configs, &[(0, 1)]);
@@ -405,7 +405,7 @@ fn fills_count_from_the_last_number_of_the_fill_before() {
 #[test]
 fn a_number_of_another_custodian_is_void() {
     for (named, is_single) in [(node(0), false), (Eid::ipn(77, 0), true)] {
-        let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+        let mut configs = chains(2, true);
         configs[1].custody.aggregate_after = Some(secs(5));
         let mut world = World::connected(configs, &[(0, 1)]);
         let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(1));
@@ -436,7 +436,7 @@ fn a_number_of_another_custodian_is_void() {
 /// Requirements: E10.
 #[test]
 fn a_custodian_reports_a_deletion_without_request() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[1].reports = Reports { deletion: true, ..Reports::default() };
     let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest { lifetime: secs(60), ..request(2, 10) });

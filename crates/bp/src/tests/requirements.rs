@@ -9,11 +9,11 @@ use super::super::agent::{Config, Indication, Reports, RequestError, SendRequest
 use super::super::security::{OnFault, Role};
 use super::agent::{payload, secs, send, taken};
 use super::attacks::{bytes_of_seven, bytes_of_six, seven, signed, six};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chains, endpoint, node};
 
 /// Three nodes in a chain that send all reports, the middle one with these settings.
 fn reporting(change: impl Fn(&mut Config)) -> World {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs {
         config.reports = Reports { deletion: true, reception: true, ..Reports::default() };
     }
@@ -99,7 +99,7 @@ fn an_exceeded_hop_limit_deletes_a_bundle_at_its_destination_too() {
 #[test]
 fn a_bundle_without_creation_time_gets_an_age() {
     for bundle_max in [u64::MAX, 300] {
-        let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+        let mut world = World::new(chains(3, true), 1);
         world.settle();
         let creation = CreationTimestamp { time_ms: 0, sequence: 5 };
         let primary = Primary { creation, ..seven(Eid::ipn(66, 6), endpoint(2)) };
@@ -216,7 +216,7 @@ fn a_primary_block_is_protected() {
         assert_eq!(reasons(&world).0, reason);
     }
     // A signature does, too.
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[0].security = signed(Role::Source, OnFault::Delete);
     configs[0].security.rules[0].targets = vec![0, 1];
     let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
@@ -259,7 +259,7 @@ fn reports_assert_what_was_requested() {
             (BundleFlags::REPORT_DELIVERY, vec![(2, [NO, NO, yes])]),
         ];
         for (flag, expected) in cases {
-            let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+            let mut configs = chains(3, true);
             for config in &mut configs {
                 config.reports = if is_enabled {
                     all

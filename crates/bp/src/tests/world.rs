@@ -196,6 +196,11 @@ pub(super) fn chain(count: usize, at: usize, persistent: bool) -> Config {
     }
 }
 
+/// Settings of all nodes in a chain.
+pub(super) fn chains(count: usize, persistent: bool) -> Vec<Config> {
+    (0..count).map(|at| chain(count, at, persistent)).collect()
+}
+
 impl World {
     pub(super) fn new(configs: Vec<Config>, seed: u64) -> Self {
         let endpoints = (0..configs.len()).map(endpoint);
@@ -255,7 +260,7 @@ impl World {
     }
 
     pub(super) fn chain(count: usize, persistent: bool, seed: u64) -> Self {
-        let configs = (0..count).map(|at| chain(count, at, persistent)).collect();
+        let configs = chains(count, persistent);
         let mut world = Self::new(configs, seed);
         for at in 1..count {
             world.connect(at - 1, at);
