@@ -10,12 +10,11 @@ use super::{Aggregation, Color, Config, Limits, Ltpcl, Peer, Sharing};
 use crate::codec::bp7::Eid;
 use crate::layer::{
     Command, Configured, Content, Event, Identity, Layer, LinkId, Outcome, Refusal, Remote, Tag,
-    TransferId,
 };
 use crate::tests::hub::Hub;
 use crate::tests::pair::{
-    Chance, LINK, PATH, Pair, assert_arrive, assert_continues, assert_repeats, bytes, content,
-    files, in_file, whole,
+    Chance, LINK, PATH, Pair, assert_arrive, assert_completes, assert_continues, assert_pauses,
+    assert_refused, assert_repeats, assert_waits, bytes, content, in_file, whole,
 };
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -137,45 +136,20 @@ fn long_bundles_arrive_as_working_files() {
 
 #[test]
 fn the_last_report_waits_for_the_agent() {
-    for len in [100, 50_000] {
-        let mut pair = pair();
-        pair.accepts = false;
-        pair.send(1, content(len));
-        pair.pass(Duration::from_secs(5));
-        assert_eq!(pair.came(1), [whole(len)]);
-        assert_eq!(pair.outcomes(0), []);
-        let transfer = TransferId(0);
-        pair.command(1, Command::Accept { link: LINK, transfer });
-        pair.pass(Duration::from_secs(5));
-        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
-        assert!(pair.is_idle());
-    }
+    assert_waits(pair, Duration::from_secs(5), &[100, 50_000]);
 }
 
 /// Requirements: L04.
 #[test]
 fn refused_blocks_are_cancelled_unless_unneeded() {
     let refused = Outcome::Refused(Refusal::NoResources);
-    for (why, outcome) in [
+    let cases = [
         (Refusal::NoResources, refused),
         (Refusal::Retransmit, refused),
         (Refusal::Completed, Outcome::Acknowledged),
         (Refusal::NotAcceptable, Outcome::Refused(Refusal::NotAcceptable)),
-    ] {
-        for len in [100, 50_000] {
-            let mut pair = pair();
-            pair.accepts = false;
-            pair.send(1, content(len));
-            pair.pass(Duration::from_secs(1));
-            let transfer = TransferId(0);
-            pair.command(1, Command::Refuse { link: LINK, transfer, why });
-            pair.pass(Duration::from_secs(10));
-            assert_eq!(pair.outcomes(0), [(1, outcome)]);
-            // The working file was deleted.
-            assert_eq!(files(&pair.ends[1].store), 0, "{why:?} {len}");
-            assert!(pair.is_idle());
-        }
-    }
+    ];
+    assert_refused(pair, &[100, 50_000], &cases);
 }
 
 #[test]
@@ -292,15 +266,7 @@ fn a_long_outage_is_given_up() {
 
 #[test]
 fn started_transfers_complete_after_the_contact() {
-    let mut pair = pair();
-    pair.send(1, content(50_000));
-    pair.command(0, Command::Close { link: LINK });
-    pair.send(2, content(10));
-    assert_eq!(pair.outcomes(0), [(2, FAILED)]);
-    pair.pass(Duration::from_secs(10));
-    assert_eq!(pair.outcomes(0), [(2, FAILED), (1, Outcome::Acknowledged)]);
-    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
-    assert!(pair.is_idle());
+    assert_completes(pair());
 }
 
 #[test]
@@ -324,16 +290,7 @@ fn cancelled_and_unreadable_bundles_fail() {
 
 #[test]
 fn blocks_wait_while_the_agent_pauses() {
-    let mut pair = pair();
-    pair.command(1, Command::Pause { link: LINK });
-    pair.send(1, content(100));
-    pair.pass(Duration::from_millis(500));
-    assert_eq!(pair.came(1).len(), 0);
-    assert_eq!(pair.outcomes(0), []);
-    pair.command(1, Command::Resume { link: LINK });
-    pair.pass(Duration::from_secs(10));
-    assert_eq!(pair.came(1), [whole(100)]);
-    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert_pauses(pair());
 }
 
 #[test]

@@ -11,11 +11,12 @@ use engine::{
 
 use super::{Config, NormCl};
 use crate::filecl::Limits;
-use crate::layer::{
-    Command, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
-};
+use crate::layer::{Command, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag};
 use crate::tests::hub::{self, Hub};
-use crate::tests::pair::{LINK, PATH, Pair, assert_arrive, bytes, content, files, store, whole};
+use crate::tests::pair::{
+    LINK, PATH, Pair, assert_arrive, assert_pauses, assert_refused, assert_waits, bytes, content,
+    files, store, whole,
+};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
 
@@ -57,47 +58,22 @@ fn without_acknowledgments_a_bundle_has_only_left() {
 
 #[test]
 fn the_acknowledgment_waits_for_the_agent() {
-    for len in [5000, 100_000] {
-        let mut pair = pair(1);
-        pair.accepts = false;
-        pair.send(1, content(len));
-        pair.pass(Duration::from_millis(500));
-        assert_eq!(pair.came(1), [whole(len)]);
-        assert_eq!(pair.outcomes(0), []);
-        pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
-        pair.pass(Duration::from_secs(50));
-        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
-    }
+    assert_waits(|| pair(1), Duration::from_millis(500), &[5000, 100_000]);
 }
 
 #[test]
 fn refused_bundles_are_retransmitted_unless_unneeded() {
-    for (why, outcome) in [
+    let cases = [
         (Refusal::NoResources, FAILED),
         (Refusal::Completed, Outcome::Acknowledged),
         (Refusal::NotAcceptable, FAILED),
-    ] {
-        let mut pair = pair(1);
-        pair.accepts = false;
-        pair.send(1, content(5000));
-        pair.pass(Duration::from_millis(500));
-        pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
-        pair.pass(Duration::from_secs(10_000));
-        assert_eq!(pair.outcomes(0), [(1, outcome)], "{why:?}");
-    }
+    ];
+    assert_refused(|| pair(1), &[5000], &cases);
 }
 
 #[test]
 fn bundles_wait_while_the_agent_pauses() {
-    let mut pair = pair(1);
-    pair.command(1, Command::Pause { link: LINK });
-    pair.send(1, content(100));
-    pair.pass(Duration::from_millis(500));
-    assert_eq!(pair.came(1).len(), 0);
-    pair.command(1, Command::Resume { link: LINK });
-    pair.pass(Duration::from_secs(50));
-    assert_eq!(pair.came(1), [whole(100)]);
-    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert_pauses(pair(1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use engine::{
 
 use super::super::agent;
 use super::super::layer::{
-    Command, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
+    Command, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 
 /// Link of both.
@@ -388,6 +388,71 @@ pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
     let outcomes = pair.outcomes(0);
     assert_eq!(outcomes.len(), expected.len());
     assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+}
+
+/// Checks that bundles of these lengths are not confirmed before the agent accepts them, `wait`
+/// after they were sent.
+pub(crate) fn assert_waits(pair: impl Fn() -> Pair, wait: Duration, lengths: &[usize]) {
+    for len in lengths {
+        let mut pair = pair();
+        pair.accepts = false;
+        pair.send(1, content(*len));
+        pair.pass(wait);
+        assert_eq!(pair.came(1), [whole(*len)]);
+        assert_eq!(pair.outcomes(0), []);
+        pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
+        pair.pass(Duration::from_secs(50));
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+        assert!(pair.is_idle());
+    }
+}
+
+/// Checks the outcomes of bundles of these lengths that the agent refuses for these reasons, and
+/// that their working files are deleted.
+pub(crate) fn assert_refused(
+    pair: impl Fn() -> Pair,
+    lengths: &[usize],
+    cases: &[(Refusal, Outcome)],
+) {
+    for (why, outcome) in cases.iter().copied() {
+        for len in lengths {
+            let mut pair = pair();
+            pair.accepts = false;
+            pair.send(1, content(*len));
+            pair.pass(Duration::from_millis(500));
+            pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
+            pair.pass(Duration::from_secs(10_000));
+            assert_eq!(pair.outcomes(0), [(1, outcome)], "{why:?} {len}");
+            assert_eq!(files(&pair.ends[1].store), 0, "{why:?} {len}");
+            assert!(pair.is_idle(), "{why:?} {len}");
+        }
+    }
+}
+
+/// Checks that a bundle waits while the agent pauses.
+pub(crate) fn assert_pauses(mut pair: Pair) {
+    pair.command(1, Command::Pause { link: LINK });
+    pair.send(1, content(100));
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.came(1).len(), 0);
+    assert_eq!(pair.outcomes(0), []);
+    pair.command(1, Command::Resume { link: LINK });
+    pair.pass(Duration::from_secs(50));
+    assert_eq!(pair.came(1), [whole(100)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
+
+/// Checks that a contact that ends lets the bundle in transit complete, and takes no other.
+pub(crate) fn assert_completes(mut pair: Pair) {
+    let failed = Outcome::Failed { acknowledged: 0 };
+    pair.send(1, content(50_000));
+    pair.command(0, Command::Close { link: LINK });
+    pair.send(2, content(10));
+    assert_eq!(pair.outcomes(0), [(2, failed)]);
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0), [(2, failed), (1, Outcome::Acknowledged)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+    assert!(pair.is_idle());
 }
 
 /// Checks that a long bundle continues after restarts of the first or the second, which `layer`
