@@ -152,13 +152,9 @@ fn a_bundle_that_was_forwarded_too_often_is_deleted() {
     world.settle();
     assert_eq!(world.nodes[1].agent.statistics().deleted, 1);
     assert_eq!(world.nodes[2].agent.statistics().received, 0);
-    let reports = world.nodes[0].indications.iter().filter_map(|indication| match indication {
-        Indication::Report { from, report } => Some((from.clone(), report.clone())),
-        _ => None,
-    });
-    let reports: Vec<_> = reports.collect();
+    let reports: Vec<_> = world.nodes[0].reports().collect();
     assert_eq!(reports.len(), 1);
-    assert_eq!(reports[0].0, node(1));
+    assert_eq!(*reports[0].0, node(1));
     assert_eq!(reports[0].1.deleted, Status::Asserted);
     assert_eq!(reports[0].1.reason, Reason::HopLimitExceeded);
 }
@@ -197,14 +193,8 @@ fn delivery_reports_return_with_the_time() {
     let flags = BundleFlags::REPORT_DELIVERY.with(BundleFlags::STATUS_TIME);
     send(&mut world, 0, SendRequest { flags, ..SendRequest::new(endpoint(2), payload(10)) });
     world.settle();
-    let times: Vec<Status> = world.nodes[0]
-        .indications
-        .iter()
-        .filter_map(|indication| match indication {
-            Indication::Report { report, .. } => Some(report.delivered),
-            _ => None,
-        })
-        .collect();
+    let reports = world.nodes[0].reports();
+    let times: Vec<Status> = reports.map(|(_, report)| report.delivered).collect();
     assert_eq!(times, [Status::At(800_000_010_000)]);
 }
 

@@ -249,12 +249,10 @@ fn reports_of_version_6_return_to_the_source() {
     send(&mut world, 0, SendRequest { flags, ..request(2, 10) });
     world.settle();
     let mut reports = Vec::new();
-    for indication in &world.nodes[0].indications {
-        if let Indication::Report { from, report } = indication {
-            let at = [report.received, report.forwarded, report.delivered];
-            reports.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
-            assert!(at.contains(&Status::At(800_000_010_000)), "{report:?}");
-        }
+    for (from, report) in world.nodes[0].reports() {
+        let at = [report.received, report.forwarded, report.delivered];
+        reports.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
+        assert!(at.contains(&Status::At(800_000_010_000)), "{report:?}");
     }
     reports.sort_unstable();
     let expected = [
@@ -444,10 +442,8 @@ fn a_custodian_reports_a_deletion_without_request() {
     assert_eq!(held(&world), [0, 1, 0]);
     world.pass(secs(61));
     assert_eq!(held(&world), [0; 3]);
-    let reports = world.nodes[0].indications.iter().filter_map(|indication| match indication {
-        Indication::Report { from, report } => Some((from.clone(), report.reason)),
-        _ => None,
-    });
-    let expected = (node(1), crate::codec::bp7::Reason::LifetimeExpired);
-    assert_eq!(reports.collect::<Vec<_>>(), [expected]);
+    let reports: Vec<_> = world.nodes[0].reports().collect();
+    let [(from, report)] = reports[..] else { panic!("{reports:?}") };
+    let expected = (&node(1), crate::codec::bp7::Reason::LifetimeExpired);
+    assert_eq!((from, report.reason), expected);
 }

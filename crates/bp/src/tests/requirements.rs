@@ -39,14 +39,11 @@ fn encoded(primary: Primary, blocks: Vec<Block>) -> Vec<u8> {
 }
 
 /// Reasons that reports named to node 0: of deletions, of receptions.
-fn reasons(world: &World) -> (Vec<Reason>, Vec<Reason>) {
+pub(super) fn reasons(world: &World) -> (Vec<Reason>, Vec<Reason>) {
     let (mut deleted, mut received) = (Vec::new(), Vec::new());
-    for indication in &world.nodes[0].indications {
-        if let Indication::Report { report, .. } = indication {
-            let of =
-                if report.deleted == Status::NotAsserted { &mut received } else { &mut deleted };
-            of.push(report.reason);
-        }
+    for (_, report) in world.nodes[0].reports() {
+        let of = if report.deleted == Status::NotAsserted { &mut received } else { &mut deleted };
+        of.push(report.reason);
     }
     (deleted, received)
 }
@@ -272,8 +269,7 @@ fn reports_assert_what_was_requested() {
             world.hand_in(1, 0, &with_blocks(flags, Vec::new()));
             world.settle();
             let mut sent = Vec::new();
-            for indication in &world.nodes[0].indications {
-                let Indication::Report { from, report } = indication else { continue };
+            for (from, report) in world.nodes[0].reports() {
                 assert_eq!(report.source, Eid::ipn(66, 6));
                 assert_eq!(report.creation, seven(Eid::None, Eid::None).creation);
                 assert_eq!((report.fragment, report.reason), (None, Reason::NoInformation));

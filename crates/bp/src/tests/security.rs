@@ -2,7 +2,7 @@
 
 use engine::Rng;
 
-use super::super::agent::{Indication, Pattern, Reports, RequestError, SendRequest};
+use super::super::agent::{Pattern, Reports, RequestError, SendRequest};
 use super::super::security::{
     Added, Fault, Key, OnFault, Opened, Operation, Policy, Role, Rule, Vectors,
 };
@@ -337,14 +337,9 @@ fn tampered_bundles_are_deleted_and_reported() {
             world.hand_in(1, 0, &bytes);
             world.settle();
             assert_eq!(taken(&world, 2).len(), usize::from(!changes), "{is_signed}");
-            let reasons: Vec<_> = world.nodes[0]
-                .indications
-                .iter()
-                .filter_map(|indication| match indication {
-                    Indication::Report { from, report } => Some((from.clone(), report.reason)),
-                    _ => None,
-                })
-                .collect();
+            let reports = world.nodes[0].reports();
+            let reasons: Vec<_> =
+                reports.map(|(from, report)| (from.clone(), report.reason)).collect();
             let expected = if changes { vec![(node(1), Reason::FailedSecurity)] } else { vec![] };
             assert_eq!(reasons, expected, "{is_signed}");
         }

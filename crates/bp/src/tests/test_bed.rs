@@ -245,11 +245,8 @@ impl Bed {
             if times > 1 || times == 0 && !deleted.contains(id) {
                 return Err(format!("{id:?} to {} was delivered {times} times", sent.to));
             }
-            let is_report = |indication: &Indication| match indication {
-                Indication::Report { report, .. } => report.creation == id.creation,
-                _ => false,
-            };
-            if times == 0 && !nodes[sent.from].indications.iter().any(is_report) {
+            let mut reports = nodes[sent.from].reports();
+            if times == 0 && !reports.any(|(_, report)| report.creation == id.creation) {
                 unreported += 1;
             }
             if sent.expires < sent.at + LONG {

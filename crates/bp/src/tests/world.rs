@@ -14,7 +14,7 @@ use super::super::layer::{
     Command, Content, Event, Identity, LinkId, Neighbour, Outcome, Outgoing, Refusal, Tag,
     TransferId,
 };
-use crate::codec::bp7::{BundleId, Eid};
+use crate::codec::bp7::{BundleId, Eid, StatusReport};
 
 /// Bytes of a written record.
 const RECORD: u64 = 100;
@@ -132,6 +132,16 @@ pub(super) struct Node {
     /// Registered endpoints.
     pub(super) endpoints: Vec<Eid>,
     life: u64,
+}
+
+impl Node {
+    /// Status reports to its users, with the reporting nodes.
+    pub(super) fn reports(&self) -> impl Iterator<Item = (&Eid, &StatusReport)> {
+        self.indications.iter().filter_map(|indication| match indication {
+            Indication::Report { from, report } => Some((from, report)),
+            _ => None,
+        })
+    }
 }
 
 /// A bundle in transit between two nodes.
