@@ -1,5 +1,6 @@
-//! Shared by the tests of several crates: engines in a network ([`world`]), the memory that an
-//! engine holds ([`memory`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), snapshots
+//! Shared by the tests of several crates: engines in a network ([`world`]), their effects
+//! ([`effects`]) and the memory that they hold ([`memory`]), contacts that do not take place as
+//! planned ([`meetings`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), snapshots
 //! ([`mod@snapshot`]), network namespaces ([`namespace`]), and the note that a test is skipped
 //! ([`skip`]).
 
@@ -11,7 +12,9 @@
 // `world` is a module of other crates, too, and names this one.
 extern crate self as testing;
 
+pub mod effects;
 pub mod hex;
+pub mod meetings;
 pub mod memory;
 pub mod namespace;
 pub mod skip;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use engine::{
-    Area, Effect, Engine as _, FileId as OpenFile, FileName, IndexRequest, Input, MemoryStore, Rng,
-    StoreEffect, Ticket, Time,
+    Area, Effect, Engine as _, FileName, IndexRequest, Input, MemoryStore, Rng, StoreEffect,
+    Ticket, Time,
 };
 
 use super::{Config, Failure, FileId, Files, Indication, SendError};
@@ -31,9 +31,8 @@ fn content(len: usize) -> Vec<u8> {
 struct Side {
     files: Files,
     store: MemoryStore,
-    /// Effects not carried out yet, and names of open files.
+    /// Effects not carried out yet.
     pending: VecDeque<StoreEffect>,
-    open: BTreeMap<OpenFile, FileName>,
     synced: BTreeMap<FileName, Vec<u8>>,
     /// Bundles by their numbers, and deliveries of them with the bytes handed over.
     held: BTreeMap<u64, Bytes>,
@@ -65,7 +64,6 @@ impl World {
             files: files(&config, side, &mut rng),
             store: MemoryStore::new(),
             pending: VecDeque::new(),
-            open: BTreeMap::new(),
             synced: BTreeMap::new(),
             held: BTreeMap::new(),
             handed: BTreeMap::new(),
@@ -149,20 +147,13 @@ impl World {
     fn carry_out(&mut self, side: usize) -> bool {
         let it = &mut self.sides[side];
         let Some(effect) = it.pending.pop_front() else { return false };
-        let opened = match &effect {
-            StoreEffect::Open { name, .. } => Some(name.clone()),
-            _ => None,
-        };
         if let StoreEffect::Sync { file, .. } = &effect
-            && let Some(name) = it.open.get(file)
-            && let Some(bytes) = it.store.get(name)
+            && let Some(name) = it.store.name_of(*file).cloned()
+            && let Some(bytes) = it.store.get(&name)
         {
-            it.synced.insert(name.clone(), bytes.to_vec());
+            it.synced.insert(name, bytes.to_vec());
         }
         if let Some((ticket, answer)) = it.store.execute(effect) {
-            if let (Some(name), Ok(engine::Completion::Opened { file, .. })) = (opened, &answer) {
-                it.open.insert(*file, name);
-            }
             it.files.handle_input(Time::ZERO, Input::Done(ticket, answer));
         }
         true
@@ -249,8 +240,9 @@ impl World {
         it.files = files;
         it.pending.clear();
         it.store.close_all();
-        for (_, name) in std::mem::take(&mut it.open) {
-            if name.area() == Area::Spool && it.store.get(&name).is_some() && self.rng.chance(0.5) {
+        let working: Vec<_> = it.store.names(Area::Spool).cloned().collect();
+        for name in working {
+            if it.store.get(&name).is_some() && self.rng.chance(0.5) {
                 it.store.insert(name.clone(), it.synced.get(&name).cloned().unwrap_or_default());
             }
         }

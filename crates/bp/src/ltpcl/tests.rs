@@ -10,12 +10,11 @@ use super::{Aggregation, Color, Config, Limits, Ltpcl, Peer, Sharing};
 use crate::codec::bp7::Eid;
 use crate::layer::{
     Command, Configured, Content, Event, Identity, Layer, LinkId, Outcome, Refusal, Remote, Tag,
-    TransferId,
 };
 use crate::tests::hub::Hub;
 use crate::tests::pair::{
-    Chance, LINK, PATH, Pair, assert_arrive, assert_continues, assert_repeats, bytes, content,
-    files, in_file, whole,
+    Chance, LINK, PATH, Pair, assert_arrive, assert_completes, assert_continues, assert_pauses,
+    assert_refused, assert_repeats, assert_waits, bytes, content, in_file, whole,
 };
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -80,7 +79,7 @@ fn pair() -> Pair {
 }
 
 fn kinds(pair: &Pair, n: usize) -> Vec<DataKind> {
-    let sent = pair.ends[n].sent.iter().map(|datagram| Segment::decode(datagram).unwrap());
+    let sent = pair.wires[n].sent.iter().map(|datagram| Segment::decode(datagram).unwrap());
     let data = sent.filter_map(|segment| match segment.body {
         Body::Data(data) => Some((data.kind, data.service)),
         _ => None,
@@ -98,7 +97,7 @@ fn a_bundle_is_a_red_block_of_service_1() {
     let mut pair = pair();
     pair.send(1, content(10));
     pair.pass(Duration::from_secs(10));
-    let segment = Segment::decode(&pair.ends[0].sent[0]).unwrap();
+    let segment = Segment::decode(&pair.wires[0].sent[0]).unwrap();
     let Body::Data(data) = segment.body else { panic!("{segment:?}") };
     assert_eq!((data.kind, data.service, data.offset), (DataKind::EndOfRedBlock, 1, 0));
     assert_eq!(data.data, whole(10));
@@ -137,45 +136,20 @@ fn long_bundles_arrive_as_working_files() {
 
 #[test]
 fn the_last_report_waits_for_the_agent() {
-    for len in [100, 50_000] {
-        let mut pair = pair();
-        pair.accepts = false;
-        pair.send(1, content(len));
-        pair.pass(Duration::from_secs(5));
-        assert_eq!(pair.came(1), [whole(len)]);
-        assert_eq!(pair.outcomes(0), []);
-        let transfer = TransferId(0);
-        pair.command(1, Command::Accept { link: LINK, transfer });
-        pair.pass(Duration::from_secs(5));
-        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
-        assert!(pair.is_idle());
-    }
+    assert_waits(pair, Duration::from_secs(5), &[100, 50_000]);
 }
 
 /// Requirements: L04.
 #[test]
 fn refused_blocks_are_cancelled_unless_unneeded() {
     let refused = Outcome::Refused(Refusal::NoResources);
-    for (why, outcome) in [
+    let cases = [
         (Refusal::NoResources, refused),
         (Refusal::Retransmit, refused),
         (Refusal::Completed, Outcome::Acknowledged),
         (Refusal::NotAcceptable, Outcome::Refused(Refusal::NotAcceptable)),
-    ] {
-        for len in [100, 50_000] {
-            let mut pair = pair();
-            pair.accepts = false;
-            pair.send(1, content(len));
-            pair.pass(Duration::from_secs(1));
-            let transfer = TransferId(0);
-            pair.command(1, Command::Refuse { link: LINK, transfer, why });
-            pair.pass(Duration::from_secs(10));
-            assert_eq!(pair.outcomes(0), [(1, outcome)]);
-            // The working file was deleted.
-            assert_eq!(files(&pair.ends[1].store), 0, "{why:?} {len}");
-            assert!(pair.is_idle());
-        }
-    }
+    ];
+    assert_refused(pair, &[100, 50_000], &cases);
 }
 
 #[test]
@@ -215,7 +189,7 @@ fn green_blocks_are_sent_once_and_mixed_ones_start_red() {
     assert_eq!(pair.came(1), [whole(3000)]);
     // An unreliable bundle is green: one lost segment loses it.
     let mut pair = pair_with(|config| config, 1);
-    pair.ends[0].lost = [1].into();
+    pair.wires[0].lost = [1].into();
     pair.send_from(0, 1, content(3000), false);
     pair.send_from(0, 2, content(4000), false);
     pair.pass(Duration::from_secs(10));
@@ -238,7 +212,7 @@ fn short_bundles_share_a_block_if_configured() {
     }
     // 106 bytes and 2 bytes of overhead: four bundles are 432 bytes. A fifth does not fit, and a
     // long one goes alone.
-    assert_eq!(pair.ends[0].sent.len(), 0);
+    assert_eq!(pair.wires[0].sent.len(), 0);
     pair.send(4, content(100));
     pair.send(5, content(5000));
     pair.pass(Duration::from_secs(1));
@@ -259,7 +233,7 @@ fn a_session_resumes_after_an_outage() {
     let info =
         |pair: &Pair| pair.ends[0].events.iter().filter(|e| matches!(e, Event::Up { .. })).count();
     let mut pair = pair();
-    pair.ends[0].lost = (0..40).collect();
+    pair.wires[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
     pair.down();
     pair.pass(Duration::from_secs(600));
@@ -275,7 +249,7 @@ fn a_session_resumes_after_an_outage() {
 #[test]
 fn a_long_outage_is_given_up() {
     let mut pair = pair();
-    pair.ends[0].lost = (0..40).collect();
+    pair.wires[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
     pair.down();
     pair.pass(Duration::from_secs(3601));
@@ -292,21 +266,13 @@ fn a_long_outage_is_given_up() {
 
 #[test]
 fn started_transfers_complete_after_the_contact() {
-    let mut pair = pair();
-    pair.send(1, content(50_000));
-    pair.command(0, Command::Close { link: LINK });
-    pair.send(2, content(10));
-    assert_eq!(pair.outcomes(0), [(2, FAILED)]);
-    pair.pass(Duration::from_secs(10));
-    assert_eq!(pair.outcomes(0), [(2, FAILED), (1, Outcome::Acknowledged)]);
-    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
-    assert!(pair.is_idle());
+    assert_completes(pair());
 }
 
 #[test]
 fn cancelled_and_unreadable_bundles_fail() {
     let mut pair = pair();
-    pair.ends[0].lost = (0..100).collect();
+    pair.wires[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
     pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
     let name = FileName::spool("bp/none").unwrap();
@@ -324,16 +290,7 @@ fn cancelled_and_unreadable_bundles_fail() {
 
 #[test]
 fn blocks_wait_while_the_agent_pauses() {
-    let mut pair = pair();
-    pair.command(1, Command::Pause { link: LINK });
-    pair.send(1, content(100));
-    pair.pass(Duration::from_millis(500));
-    assert_eq!(pair.came(1).len(), 0);
-    assert_eq!(pair.outcomes(0), []);
-    pair.command(1, Command::Resume { link: LINK });
-    pair.pass(Duration::from_secs(10));
-    assert_eq!(pair.came(1), [whole(100)]);
-    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert_pauses(pair());
 }
 
 #[test]
@@ -484,7 +441,7 @@ fn neighbours_change_while_the_layer_runs() {
         pair.ends[0].layer.configure(pair.now, configured);
         pair.drain(0);
     };
-    pair.ends[0].lost = (0..1000).collect();
+    pair.wires[0].lost = (0..1000).collect();
     pair.send(1, content(10));
     pair.pass(Duration::from_secs(1));
     assert!(pair.outcomes(0).is_empty(), "it is in transit");
@@ -498,7 +455,7 @@ fn neighbours_change_while_the_layer_runs() {
     pair.pass(Duration::from_secs(1));
     assert_eq!(pair.outcomes(0).last(), Some(&(2, FAILED)), "the link is gone");
     // The neighbour is back, and its path comes up.
-    pair.ends[0].lost.clear();
+    pair.wires[0].lost.clear();
     configure(&mut pair, &[(LINK, 2)]);
     pair.command(0, Command::Open { link: LINK });
     pair.down();
@@ -524,7 +481,7 @@ fn blocks_outlast_a_new_link_to_their_sender() {
         if is_paused {
             pair.command(1, Command::Pause { link: LINK });
         }
-        pair.ends[0].lost = [3, 7].into();
+        pair.wires[0].lost = [3, 7].into();
         pair.send(1, content(len));
         pair.pass(Duration::from_millis(at_ms));
         assert!(pair.came(1).is_empty() && pair.outcomes(0).is_empty(), "it is under way");

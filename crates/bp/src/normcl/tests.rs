@@ -6,16 +6,17 @@ use std::time::Duration;
 use ::norm::{self, EndGame};
 use bytes::Bytes;
 use engine::{
-    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+    Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, drain,
 };
 
 use super::{Config, NormCl};
 use crate::filecl::Limits;
-use crate::layer::{
-    Command, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
-};
+use crate::layer::{Command, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag};
 use crate::tests::hub::{self, Hub};
-use crate::tests::pair::{LINK, PATH, Pair, assert_arrive, bytes, content, files, store, whole};
+use crate::tests::pair::{
+    LINK, PATH, Pair, assert_arrive, assert_pauses, assert_refused, assert_waits, bytes, content,
+    files, store, whole,
+};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
 
@@ -48,7 +49,7 @@ fn bundles_arrive_from_memory_and_from_files() {
 #[test]
 fn without_acknowledgments_a_bundle_has_only_left() {
     let mut pair = pair_with(EndGame::Flush, 1);
-    pair.ends[0].lost = [1, 3].into();
+    pair.wires[0].lost = [1, 3].into();
     pair.send(1, content(50_000));
     pair.pass(Duration::from_secs(100));
     assert_eq!(pair.outcomes(0), [(1, Outcome::Left)]);
@@ -57,53 +58,28 @@ fn without_acknowledgments_a_bundle_has_only_left() {
 
 #[test]
 fn the_acknowledgment_waits_for_the_agent() {
-    for len in [5000, 100_000] {
-        let mut pair = pair(1);
-        pair.accepts = false;
-        pair.send(1, content(len));
-        pair.pass(Duration::from_millis(500));
-        assert_eq!(pair.came(1), [whole(len)]);
-        assert_eq!(pair.outcomes(0), []);
-        pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
-        pair.pass(Duration::from_secs(50));
-        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
-    }
+    assert_waits(|| pair(1), Duration::from_millis(500), &[5000, 100_000]);
 }
 
 #[test]
 fn refused_bundles_are_retransmitted_unless_unneeded() {
-    for (why, outcome) in [
+    let cases = [
         (Refusal::NoResources, FAILED),
         (Refusal::Completed, Outcome::Acknowledged),
         (Refusal::NotAcceptable, FAILED),
-    ] {
-        let mut pair = pair(1);
-        pair.accepts = false;
-        pair.send(1, content(5000));
-        pair.pass(Duration::from_millis(500));
-        pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
-        pair.pass(Duration::from_secs(10_000));
-        assert_eq!(pair.outcomes(0), [(1, outcome)], "{why:?}");
-    }
+    ];
+    assert_refused(|| pair(1), &[5000], &cases);
 }
 
 #[test]
 fn bundles_wait_while_the_agent_pauses() {
-    let mut pair = pair(1);
-    pair.command(1, Command::Pause { link: LINK });
-    pair.send(1, content(100));
-    pair.pass(Duration::from_millis(500));
-    assert_eq!(pair.came(1).len(), 0);
-    pair.command(1, Command::Resume { link: LINK });
-    pair.pass(Duration::from_secs(50));
-    assert_eq!(pair.came(1), [whole(100)]);
-    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert_pauses(pair(1));
 }
 
 #[test]
 fn a_long_outage_is_given_up() {
     let mut pair = pair(1);
-    pair.ends[0].lost = (0..40).collect();
+    pair.wires[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
     pair.down();
     pair.pass(Duration::from_secs(3700));
@@ -291,23 +267,16 @@ impl Group {
     }
 
     fn drain(&mut self, n: usize) {
-        let mut some = true;
-        while std::mem::take(&mut some) {
-            let mut tx = TxBuf::new(1);
-            if let Some(transmit) = self.layers[n].poll_transmit(self.now, &mut tx) {
-                some = true;
-                self.now = self.now.max(transmit.not_before);
-                tx.datagrams().for_each(|datagram| self.fly(n, transmit.path, datagram));
+        loop {
+            let drained = drain(self.now, &mut self.layers[n], &mut self.stores[n]);
+            if drained.datagrams.is_empty() && drained.indications.is_empty() {
+                return;
             }
-            while let Some(effect) = self.layers[n].poll_effect() {
-                some = true;
-                let Effect::Store(effect) = effect else { continue };
-                if let Some((ticket, result)) = self.stores[n].execute(effect) {
-                    self.layers[n].handle_input(self.now, Input::Done(ticket, result));
-                }
+            for datagram in drained.datagrams {
+                self.now = self.now.max(datagram.not_before);
+                self.fly(n, datagram.path, &datagram.bytes);
             }
-            while let Some(event) = self.layers[n].poll_indication() {
-                some = true;
+            for event in drained.indications {
                 match event {
                     Event::Whole { link, transfer, .. } => {
                         self.came[n] += 1;

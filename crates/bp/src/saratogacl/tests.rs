@@ -6,10 +6,11 @@ use ::saratoga::packet::{Content as Kind, Packet, StatusCode};
 use engine::{FileName, PathInfo, Rng};
 
 use super::{Config, SaratogaCl};
-use crate::layer::{Command, Content, Event, Layer, LinkId, Outcome, Refusal, Tag, TransferId};
+use crate::layer::{Command, Content, Layer, LinkId, Outcome, Refusal, Tag};
 use crate::tests::hub::{self, Hub};
 use crate::tests::pair::{
-    LINK, PATH, Pair, assert_arrive, assert_continues, assert_repeats, bytes, content, files, whole,
+    LINK, PATH, Pair, assert_arrive, assert_completes, assert_continues, assert_pauses,
+    assert_refused, assert_repeats, assert_waits, bytes, content, files, whole,
 };
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -41,7 +42,7 @@ fn bundles_are_put_with_the_bundle_kind() {
     let mut pair = pair_of(1);
     pair.send(1, content(3000));
     pair.pass(Duration::from_secs(10));
-    let metadata = pair.ends[0].sent.iter().find_map(|datagram| match Packet::decode(datagram) {
+    let metadata = pair.wires[0].sent.iter().find_map(|datagram| match Packet::decode(datagram) {
         Ok(Packet::Metadata(metadata)) => Some(metadata.content),
         _ => None,
     });
@@ -66,35 +67,17 @@ fn bundles_arrive_from_memory_and_from_files() {
 
 #[test]
 fn the_last_status_waits_for_the_agent() {
-    let mut pair = pair_of(1);
-    pair.accepts = false;
-    pair.send(1, content(5000));
-    pair.pass(Duration::from_secs(5));
-    assert_eq!(pair.came(1), [whole(5000)]);
-    assert_eq!(pair.outcomes(0), []);
-    pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
-    pair.pass(Duration::from_secs(5));
-    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert_waits(|| pair_of(1), Duration::from_secs(5), &[5000]);
 }
 
 #[test]
 fn refused_bundles_are_retransmitted_unless_unneeded() {
-    for (why, outcome) in [
+    let cases = [
         (Refusal::NoResources, Outcome::Refused(Refusal::NoResources)),
         (Refusal::Completed, Outcome::Acknowledged),
         (Refusal::NotAcceptable, Outcome::Refused(Refusal::NotAcceptable)),
-    ] {
-        for len in [5000, 100_000] {
-            let mut pair = pair_of(1);
-            pair.accepts = false;
-            pair.send(1, content(len));
-            pair.pass(Duration::from_secs(1));
-            pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
-            pair.pass(Duration::from_secs(10));
-            assert_eq!(pair.outcomes(0), [(1, outcome)]);
-            assert_eq!(files(&pair.ends[1].store), 0, "{why:?}");
-        }
-    }
+    ];
+    assert_refused(|| pair_of(1), &[5000, 100_000], &cases);
 }
 
 #[test]
@@ -110,7 +93,7 @@ fn unreliable_bundles_are_sent_once() {
 fn a_session_resumes_after_an_outage_or_is_given_up() {
     for (away, outcome) in [(600, Outcome::Acknowledged), (3700, FAILED)] {
         let mut pair = pair_of(1);
-        pair.ends[0].lost = (0..40).collect();
+        pair.wires[0].lost = (0..40).collect();
         pair.send(1, content(50_000));
         pair.down();
         pair.pass(Duration::from_secs(away));
@@ -122,19 +105,13 @@ fn a_session_resumes_after_an_outage_or_is_given_up() {
 
 #[test]
 fn started_transfers_complete_after_the_contact() {
-    let mut pair = pair_of(1);
-    pair.send(1, content(50_000));
-    pair.command(0, Command::Close { link: LINK });
-    pair.send(2, content(10));
-    pair.pass(Duration::from_secs(100));
-    assert_eq!(pair.outcomes(0), [(2, FAILED), (1, Outcome::Acknowledged)]);
-    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+    assert_completes(pair_of(1));
 }
 
 #[test]
 fn cancelled_and_unreadable_bundles_fail() {
     let mut pair = pair_of(1);
-    pair.ends[0].lost = (0..100).collect();
+    pair.wires[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
     pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
     let name = FileName::spool("bp/none").unwrap();
@@ -146,15 +123,7 @@ fn cancelled_and_unreadable_bundles_fail() {
 
 #[test]
 fn bundles_wait_while_the_agent_pauses() {
-    let mut pair = pair_of(1);
-    pair.command(1, Command::Pause { link: LINK });
-    pair.send(1, content(100));
-    pair.pass(Duration::from_millis(500));
-    assert_eq!(pair.came(1).len(), 0);
-    pair.command(1, Command::Resume { link: LINK });
-    pair.pass(Duration::from_secs(10));
-    assert_eq!(pair.came(1), [whole(100)]);
-    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert_pauses(pair_of(1));
 }
 
 /// Two senders and one receiver.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Effect, Engine as _, FileName, Input, MemoryStore, PathEffect, PathEvent, PathId, PathInfo,
-    Receive, Rng, StreamEffect, Time, TxBuf,
+    Effect, Engine as _, FileName, Input, PathEffect, PathEvent, PathId, PathInfo, Receive, Rng,
+    StreamEffect, Time, TxBuf,
 };
 use proptest::prelude::*;
 
@@ -15,6 +15,7 @@ use crate::codec::bp7::Eid;
 use crate::layer::{
     Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
+use crate::tests::pair::{Host, bytes};
 
 mod admission;
 mod discovered;
@@ -25,23 +26,24 @@ mod version3;
 const LINK: LinkId = LinkId(1);
 const ACTIVE: PathId = PathId(1);
 const PASSIVE: PathId = PathId(7);
+/// Paths of the two.
+const PATHS: [PathId; 2] = [ACTIVE, PASSIVE];
 
-struct End {
-    layer: Tcpcl,
-    path: PathId,
-    store: MemoryStore,
+/// Stream to one of the two.
+#[derive(Default)]
+struct Wire {
     /// Bytes in transit to it.
     coming: VecDeque<u8>,
     is_up: bool,
     is_paused: bool,
-    events: Vec<Event>,
     secures: bool,
     opened: usize,
 }
 
 struct World {
     now: Time,
-    ends: [End; 2],
+    ends: [Host<Tcpcl>; 2],
+    wires: [Wire; 2],
     rng: Rng,
     /// Bytes sent by each end.
     sent: [Vec<u8>; 2],
@@ -60,27 +62,15 @@ fn active(node: u32) -> Config {
 
 impl World {
     fn new(configs: [Config; 2], seed: u64) -> Self {
-        let end = |config, path| End {
-            layer: Tcpcl::new(config),
-            path,
-            store: MemoryStore::new(),
-            coming: VecDeque::new(),
-            is_up: false,
-            is_paused: false,
-            events: Vec::new(),
-            secures: false,
-            opened: 0,
-        };
-        let [a, b] = configs;
         let mut world = Self {
             now: Time::from_secs(1),
-            ends: [end(a, ACTIVE), end(b, PASSIVE)],
+            ends: configs.map(|config| Host::new(Box::new(Tcpcl::new(config)))),
+            wires: [Wire::default(), Wire::default()],
             rng: Rng::new(seed, "streams"),
             sent: [Vec::new(), Vec::new()],
             accepts: true,
         };
-        world.ends[0].layer.command(world.now, Command::Open { link: LINK });
-        world.drain(0);
+        world.command(0, Command::Open { link: LINK });
         world
     }
 
@@ -92,73 +82,71 @@ impl World {
     }
 
     fn connect(&mut self) {
-        for end in &mut self.ends {
-            (end.is_up, end.is_paused) = (true, false);
-            end.coming.clear();
+        for wire in &mut self.wires {
+            (wire.is_up, wire.is_paused) = (true, false);
+            wire.coming.clear();
         }
-        for n in 0..2 {
-            let end = &mut self.ends[n];
-            let up = PathEvent::Up(PathInfo::stream());
-            end.layer.handle_input(self.now, Input::Path(end.path, up));
-            self.drain(n);
-        }
+        (0..2).for_each(|n| self.event(n, PathEvent::Up(PathInfo::stream())));
     }
 
     fn down(&mut self) {
         for n in 0..2 {
-            let end = &mut self.ends[n];
-            if std::mem::take(&mut end.is_up) {
-                end.layer.handle_input(self.now, Input::Path(end.path, PathEvent::Down));
+            if std::mem::take(&mut self.wires[n].is_up) {
+                self.event(n, PathEvent::Down);
             }
             self.drain(n);
         }
     }
 
+    fn command(&mut self, n: usize, command: Command) {
+        self.ends[n].layer.command(self.now, command);
+        self.drain(n);
+    }
+
+    fn event(&mut self, n: usize, event: PathEvent) {
+        self.ends[n].layer.handle_input(self.now, Input::Path(PATHS[n], event));
+        self.drain(n);
+    }
+
+    fn receive(&mut self, n: usize, bytes: &[u8]) {
+        let receive = Receive::datagram(PATHS[n], bytes);
+        self.ends[n].layer.handle_input(self.now, Input::Receive(receive));
+        self.drain(n);
+    }
+
+    /// Delivers the next bytes to one of the two.
+    fn carry(&mut self, n: usize, len: usize) {
+        let bytes: Vec<u8> = self.wires[n].coming.drain(..len).collect();
+        self.receive(n, &bytes);
+    }
+
     fn drain(&mut self, n: usize) {
         loop {
-            let mut some = false;
-            let end = &mut self.ends[n];
             let mut tx = TxBuf::new(1);
-            if let Some(transmit) = end.layer.poll_transmit(self.now, &mut tx) {
-                assert_eq!(transmit.path, end.path);
-                some = true;
-                let bytes = tx.bytes().to_vec();
-                self.sent[n].extend(&bytes);
-                self.ends[1 - n].coming.extend(bytes);
+            let transmit = self.ends[n].layer.poll_transmit(self.now, &mut tx);
+            if let Some(transmit) = &transmit {
+                assert_eq!(transmit.path, PATHS[n]);
+                self.sent[n].extend(tx.bytes());
+                self.wires[1 - n].coming.extend(tx.bytes());
             }
-            let end = &mut self.ends[n];
-            while let Some(effect) = end.layer.poll_effect() {
-                some = true;
+            let effects = self.ends[n].turn(self.now, self.accepts);
+            if transmit.is_none() && effects.is_none() {
+                return;
+            }
+            let wire = &mut self.wires[n];
+            for effect in effects.into_iter().flatten() {
                 match effect {
-                    Effect::Store(effect) => {
-                        if let Some((ticket, result)) = end.store.execute(effect) {
-                            end.layer.handle_input(self.now, Input::Done(ticket, result));
-                        }
-                    }
-                    Effect::Path(PathEffect::Open { .. }) => end.opened += 1,
-                    Effect::Path(PathEffect::PauseRead { .. }) => end.is_paused = true,
-                    Effect::Path(PathEffect::ResumeRead { .. }) => end.is_paused = false,
+                    Effect::Path(PathEffect::Open { .. }) => wire.opened += 1,
+                    Effect::Path(PathEffect::PauseRead { .. }) => wire.is_paused = true,
+                    Effect::Path(PathEffect::ResumeRead { .. }) => wire.is_paused = false,
                     Effect::Stream(StreamEffect::StartTls { early, .. }) => {
                         assert!(early.is_empty());
-                        end.secures = true;
+                        wire.secures = true;
                     }
                     Effect::Path(PathEffect::Close { .. })
-                    | Effect::Stream(StreamEffect::Reset { .. }) => end.is_up = false,
+                    | Effect::Stream(StreamEffect::Reset { .. }) => wire.is_up = false,
                     other => panic!("{other:?}"),
                 }
-            }
-            while let Some(event) = self.ends[n].layer.poll_indication() {
-                some = true;
-                if let Event::Whole { link, transfer, .. } = event
-                    && self.accepts
-                {
-                    let accept = Command::Accept { link, transfer };
-                    self.ends[n].layer.command(self.now, accept);
-                }
-                self.ends[n].events.push(event);
-            }
-            if !some {
-                return;
             }
         }
     }
@@ -167,36 +155,28 @@ impl World {
         loop {
             let mut some = false;
             for n in 0..2 {
-                let end = &mut self.ends[n];
-                if end.coming.is_empty() || !end.is_up || end.is_paused {
+                let wire = &self.wires[n];
+                if wire.coming.is_empty() || !wire.is_up || wire.is_paused {
                     continue;
                 }
                 some = true;
-                let most = end.coming.len().min(65_536) as u64;
+                let most = wire.coming.len().min(65_536) as u64;
                 let piece = 1 + self.rng.below(most) as usize;
-                let bytes: Vec<u8> = end.coming.drain(..piece).collect();
-                let receive = Receive::datagram(end.path, &bytes);
-                end.layer.handle_input(self.now, Input::Receive(receive));
-                self.drain(n);
+                self.carry(n, piece);
             }
-            if self.ends.iter().all(|end| end.secures) {
+            if self.wires.iter().all(|wire| wire.secures) {
                 for n in 0..2 {
-                    self.ends[n].secures = false;
+                    self.wires[n].secures = false;
                     let names = vec![["ipn:2.0", "ipn:1.0"][n].to_owned()];
-                    let secured = PathEvent::Secured(names);
-                    let end = &mut self.ends[n];
-                    end.layer.handle_input(self.now, Input::Path(end.path, secured));
-                    self.drain(n);
+                    self.event(n, PathEvent::Secured(names));
                 }
                 some = true;
             }
             // A stream reset by one end is closed for the other.
-            if self.ends[0].is_up != self.ends[1].is_up && !some {
-                let n = usize::from(self.ends[1].is_up);
-                let end = &mut self.ends[n];
-                end.is_up = false;
-                end.layer.handle_input(self.now, Input::Path(end.path, PathEvent::ReadClosed));
-                self.drain(n);
+            if self.wires[0].is_up != self.wires[1].is_up && !some {
+                let n = usize::from(self.wires[1].is_up);
+                self.wires[n].is_up = false;
+                self.event(n, PathEvent::ReadClosed);
                 some = true;
             }
             if !some {
@@ -227,9 +207,7 @@ impl World {
         let (head, tail) = (Bytes::from_static(b"head"), Bytes::from_static(b"!"));
         let bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
         let link = self.link(0);
-        let send = Command::Send { link, tag: Tag(tag), bundle };
-        self.ends[0].layer.command(self.now, send);
-        self.drain(0);
+        self.command(0, Command::Send { link, tag: Tag(tag), bundle });
     }
 
     fn link(&self, n: usize) -> LinkId {
@@ -258,20 +236,12 @@ impl World {
     }
 
     fn outcomes(&self) -> Vec<(u64, Outcome)> {
-        let sent = self.ends[0].events.iter().filter_map(|event| match event {
-            Event::Sent { tag, outcome, .. } => Some((tag.0, *outcome)),
-            _ => None,
-        });
-        sent.collect()
+        self.ends[0].outcomes()
     }
 
     fn is_down(&self, n: usize) -> bool {
         matches!(self.ends[n].events.last(), Some(Event::Down { .. }))
     }
-}
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|n| (n * 11 + n / 256) as u8).collect()
 }
 
 fn whole(len: usize) -> Vec<u8> {
@@ -358,13 +328,11 @@ fn the_last_acknowledgment_waits_for_the_agent() {
     let link = world.link(1);
     // The second is decided first, and acknowledged after the first.
     let refuse = Command::Refuse { link, transfer: wholes[1], why: Refusal::NoResources };
-    world.ends[1].layer.command(world.now, refuse);
-    world.drain(1);
+    world.command(1, refuse);
     world.settle();
     assert_eq!(world.outcomes(), []);
     let accept = Command::Accept { link, transfer: wholes[0] };
-    world.ends[1].layer.command(world.now, accept);
-    world.drain(1);
+    world.command(1, accept);
     world.settle();
     let refused = Outcome::Refused(Refusal::NoResources);
     assert_eq!(world.outcomes(), [(1, Outcome::Acknowledged), (2, refused)]);
@@ -400,10 +368,7 @@ fn a_refusal_stops_a_transfer() {
     let mut world = World::established([active(1), config(2)], 1);
     world.send(1, Content::Bytes(bytes(5_000_000).into()));
     // Its first segments are in transit.
-    let end = &mut world.ends[1];
-    let first: Vec<u8> = end.coming.drain(..1000).collect();
-    end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &first)));
-    world.drain(1);
+    world.carry(1, 1000);
     let Some(Event::Begins { link, transfer, bytes: announced }) =
         world.ends[1].events.iter().find(|e| matches!(e, Event::Begins { .. })).cloned()
     else {
@@ -411,8 +376,7 @@ fn a_refusal_stops_a_transfer() {
     };
     assert_eq!(announced, Some(5_000_005));
     let refuse = Command::Refuse { link, transfer, why: Refusal::Completed };
-    world.ends[1].layer.command(world.now, refuse);
-    world.drain(1);
+    world.command(1, refuse);
     world.settle();
     world.send(2, Content::Bytes(bytes(7).into()));
     world.settle();
@@ -430,8 +394,8 @@ fn keepalives_go_both_ways_and_silence_ends_a_session() {
     assert_eq!(&world.sent[0][before..], [4; 10]);
     assert!(!world.is_down(0));
     // Nothing gets through any more: 20 s of silence, and the time allowed for ending.
-    for end in &mut world.ends {
-        end.is_up = false;
+    for wire in &mut world.wires {
+        wire.is_up = false;
     }
     world.pass(Duration::from_secs(90));
     assert!(world.is_down(0) && world.is_down(1));
@@ -449,12 +413,11 @@ fn a_session_without_keepalives_has_no_deadline() {
 #[test]
 fn started_transfers_complete_after_the_contact() {
     let mut world = World::established([active(1), config(2)], 1);
-    world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
+    world.event(0, PathEvent::Blocked);
     world.send(1, Content::Bytes(bytes(500_000).into()));
     world.send(2, Content::Bytes(bytes(10).into()));
     world.ends[0].layer.command(world.now, Command::Close { link: LINK });
-    world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Writable));
-    world.drain(0);
+    world.event(0, PathEvent::Writable);
     world.settle();
     let failed = Outcome::Failed { acknowledged: 0 };
     assert_eq!(world.outcomes(), [(2, failed), (1, Outcome::Acknowledged)]);
@@ -475,18 +438,17 @@ fn reconnections_back_off() {
     world.down();
     assert_eq!(world.outcomes(), [(1, Outcome::Failed { acknowledged: 0 })]);
     assert!(world.is_down(0));
-    assert_eq!(world.ends[0].opened, 1);
+    assert_eq!(world.wires[0].opened, 1);
     // 1, 2, 4 ... s: the fifth attempt is made within 31 s.
     let mut opened = 1;
     for _ in 0..31 {
         world.pass(Duration::from_secs(1));
-        if world.ends[0].opened > opened {
-            opened = world.ends[0].opened;
-            world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Down));
-            world.drain(0);
+        if world.wires[0].opened > opened {
+            opened = world.wires[0].opened;
+            world.event(0, PathEvent::Down);
         }
     }
-    assert_eq!(world.ends[0].opened, 6);
+    assert_eq!(world.wires[0].opened, 6);
     world.connect();
     world.settle();
     assert!(matches!(world.ends[0].events.last(), Some(Event::Up { .. })));
@@ -503,7 +465,7 @@ fn tls_is_negotiated_or_required() {
     let one = [with(Tls::Never, active(1)), with(Tls::Always, config(2))];
     let world = World::established(one, 1);
     assert!(matches!(world.ends[1].events[..], [Event::PeerFault { .. }]));
-    assert!(!world.ends[1].is_up);
+    assert!(!world.wires[1].is_up);
 }
 
 /// Requirements: V06.
@@ -544,15 +506,12 @@ fn protocol_violations_end_the_session() {
     ];
     for bytes in hostile {
         let mut world = World::new([active(1), config(2)], 1);
-        let end = &mut world.ends[1];
-        end.is_up = true;
-        let up = PathEvent::Up(PathInfo::stream());
-        end.layer.handle_input(world.now, Input::Path(PASSIVE, up));
-        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, bytes)));
-        world.drain(1);
+        world.wires[1].is_up = true;
+        world.event(1, PathEvent::Up(PathInfo::stream()));
+        world.receive(1, bytes);
         let faults = world.ends[1].events.iter().filter(|e| matches!(e, Event::PeerFault { .. }));
         assert_eq!(faults.count(), 1, "{bytes:?}");
-        assert!(!world.ends[1].is_up, "{bytes:?}");
+        assert!(!world.wires[1].is_up, "{bytes:?}");
     }
 }
 

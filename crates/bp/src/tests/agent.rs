@@ -18,7 +18,7 @@ use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
 use super::super::routes::{Priority, Router};
 use super::attacks::{bytes_of_seven, seven};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chain, chains, endpoint, node};
 use crate::codec::bp7::{
     BUNDLE_AGE, Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, Eid, Extension, HOP_COUNT,
     Head, HopCount, PREVIOUS_NODE, Payload, Primary, Reason, Status,
@@ -108,12 +108,10 @@ fn short_bundles_may_exceed_the_window() {
 /// Requirements: B16b, B25, B27a, B27b, B29b, B46, B47.
 #[test]
 fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
+    let mut configs = chains(3, false);
     configs[0].clock = None;
     configs[0].hop_limit = Some(2);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
     world.settle();
     world.pass(secs(100));
@@ -141,7 +139,7 @@ fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
 /// Requirements: B13, B30, B52.
 #[test]
 fn a_bundle_that_was_forwarded_too_often_is_deleted() {
-    let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, false)).collect();
+    let mut configs = chains(4, false);
     configs[0].hop_limit = Some(1);
     configs[1].reports = Reports { deletion: true, ..Reports::default() };
     let mut world = World::new(configs, 1);
@@ -154,13 +152,9 @@ fn a_bundle_that_was_forwarded_too_often_is_deleted() {
     world.settle();
     assert_eq!(world.nodes[1].agent.statistics().deleted, 1);
     assert_eq!(world.nodes[2].agent.statistics().received, 0);
-    let reports = world.nodes[0].indications.iter().filter_map(|indication| match indication {
-        Indication::Report { from, report } => Some((from.clone(), report.clone())),
-        _ => None,
-    });
-    let reports: Vec<_> = reports.collect();
+    let reports: Vec<_> = world.nodes[0].reports().collect();
     assert_eq!(reports.len(), 1);
-    assert_eq!(reports[0].0, node(1));
+    assert_eq!(*reports[0].0, node(1));
     assert_eq!(reports[0].1.deleted, Status::Asserted);
     assert_eq!(reports[0].1.reason, Reason::HopLimitExceeded);
 }
@@ -199,14 +193,8 @@ fn delivery_reports_return_with_the_time() {
     let flags = BundleFlags::REPORT_DELIVERY.with(BundleFlags::STATUS_TIME);
     send(&mut world, 0, SendRequest { flags, ..SendRequest::new(endpoint(2), payload(10)) });
     world.settle();
-    let times: Vec<Status> = world.nodes[0]
-        .indications
-        .iter()
-        .filter_map(|indication| match indication {
-            Indication::Report { report, .. } => Some(report.delivered),
-            _ => None,
-        })
-        .collect();
+    let reports = world.nodes[0].reports();
+    let times: Vec<Status> = reports.map(|(_, report)| report.delivered).collect();
     assert_eq!(times, [Status::At(800_000_010_000)]);
 }
 
@@ -266,11 +254,9 @@ fn bundles_wait_for_a_user() {
 
 #[test]
 fn a_full_store_refuses_until_there_is_room() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[1].limits = Limits { bytes: 25_000, ..Limits::default() };
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..2 {
         send(&mut world, 0, SendRequest::new(endpoint(2), payload(20_000)));
     }
@@ -298,7 +284,7 @@ fn a_full_store_refuses_until_there_is_room() {
 /// No held bundle is dropped for a new one, however urgent.
 #[test]
 fn a_full_store_keeps_its_bundles() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].limits = Limits { bundles: 3, ..Limits::default() };
     let mut world = World::new(configs, 1);
     world.settle();
@@ -351,9 +337,7 @@ fn full_disks_refuse_bundles_without_losses() {
 fn payloads_in_records_are_stored_with_their_bundles() {
     let limits = Limits { inline: 1 << 20, ..Limits::default() };
     let configs = (0..3).map(|at| Config { limits, ..chain(3, at, true) });
-    let mut world = World::new(configs.collect(), 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs.collect(), &[(0, 1)]);
     for len in [4096, 4097, 20_000] {
         send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
     }
@@ -537,7 +521,7 @@ fn a_plan_routes_around_failed_contacts() {
         contact(3, 4, 160, 300),
     ];
     let plan = ContactPlan::new(plan, &[]).unwrap();
-    let mut configs: Vec<_> = (0..4).map(|n| chain(4, n, true)).collect();
+    let mut configs = chains(4, true);
     for (n, config) in configs.iter_mut().enumerate() {
         let router = Router::new(n as u64 + 1, plan.clone(), RouteSettings::default());
         config.routing = Routing::ContactGraph(Box::new(router), Vec::new());
@@ -560,7 +544,7 @@ fn a_plan_routes_around_failed_contacts() {
 
 #[test]
 fn copies_are_sent_to_all_nodes_without_one() {
-    let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, true)).collect();
+    let mut configs = chains(4, true);
     for config in &mut configs {
         config.routing = Routing::Epidemic;
     }
@@ -588,7 +572,7 @@ fn copies_are_sent_to_all_nodes_without_one() {
 #[test]
 fn copies_are_halved_and_the_last_waits() {
     for version in [Version::Seven, Version::Six] {
-        let mut configs: Vec<_> = (0..6).map(|at| chain(6, at, true)).collect();
+        let mut configs = chains(6, true);
         for config in &mut configs {
             config.routing = Routing::Spray { copies: 8 };
         }
@@ -630,7 +614,7 @@ fn copies(bytes: &[u8]) -> u8 {
 
 #[test]
 fn copies_that_did_not_cross_are_given_to_others() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs {
         config.routing = Routing::Spray { copies: 2 };
     }
@@ -709,7 +693,7 @@ fn copies_of_a_bundle_are_answered_when_it_is_stored() {
 
 #[test]
 fn bundles_that_left_take_no_memory() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].limits = Limits { inline_total: 150, ..Limits::default() };
     let mut world = World::new(configs, 1);
     world.settle();

@@ -4,12 +4,13 @@
 use crate::codec::bp6;
 use crate::codec::bp7::{
     Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, HOP_COUNT,
-    Primary, Reason, Status,
+    Primary, Reason,
 };
 
-use super::super::agent::{Config, Entry, Indication, Pattern, Reports, Routing};
+use super::super::agent::{Config, Entry, Pattern, Reports, Routing};
 use super::agent::taken;
 use super::attacks::{bytes_of_seven, bytes_of_six, seven, six};
+use super::requirements::reasons;
 use super::world::{World, chain, endpoint, node};
 
 const UNCUT: BundleFlags = BundleFlags::MUST_NOT_FRAGMENT;
@@ -63,23 +64,7 @@ fn reporting() -> World {
         limits: super::super::agent::Limits { unchecked: true, ..Default::default() },
         ..chain(3, at, true)
     };
-    let mut world = World::new((0..3).map(config).collect(), 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
-    world
-}
-
-/// Reasons of the reports to node 0: of receptions, of deletions.
-fn reasons(world: &World) -> (Vec<Reason>, Vec<Reason>) {
-    let (mut received, mut deleted) = (Vec::new(), Vec::new());
-    for indication in &world.nodes[0].indications {
-        if let Indication::Report { report, .. } = indication {
-            let is_deletion = report.deleted != Status::NotAsserted;
-            if is_deletion { &mut deleted } else { &mut received }.push(report.reason);
-        }
-    }
-    (received, deleted)
+    World::connected((0..3).map(config).collect(), &[(0, 1), (1, 2)])
 }
 
 /// Requirements: B08d, E01c.
@@ -280,7 +265,7 @@ fn reception_is_reported_before_all_that_ends_a_bundle() {
         let mut world = reporting();
         world.hand_in(1, 0, &bytes);
         world.settle();
-        assert_eq!(reasons(&world), (received, vec![deleted]));
+        assert_eq!(reasons(&world), (vec![deleted], received));
     }
     // Copies, of a held and of a forgotten bundle.
     for is_held in [true, false] {
@@ -291,7 +276,7 @@ fn reception_is_reported_before_all_that_ends_a_bundle() {
         for count in 1..4 {
             world.hand_in(1, 0, &requesting(endpoint(2 - usize::from(!is_held)), vec![], same));
             world.settle();
-            assert_eq!(reasons(&world), (vec![nothing; count], vec![]), "{is_held}");
+            assert_eq!(reasons(&world), (vec![], vec![nothing; count]), "{is_held}");
         }
     }
     // Version 6: a copy, and a block that deletes the bundle.
@@ -301,6 +286,6 @@ fn reception_is_reported_before_all_that_ends_a_bundle() {
     for count in 1..3 {
         world.hand_in(1, 0, &bytes_of_six(primary.clone(), b"payload"));
         world.settle();
-        assert_eq!(reasons(&world).0.len(), count);
+        assert_eq!(reasons(&world).1.len(), count);
     }
 }

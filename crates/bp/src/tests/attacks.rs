@@ -3,7 +3,7 @@
 use crate::codec::bp6;
 use crate::codec::bp7::{
     BlockFlags, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Extension, Head, HopCount,
-    Payload, Primary, Reason,
+    Payload, Primary,
 };
 use crate::codec::bpsec::ShaVariant;
 
@@ -12,7 +12,7 @@ use super::super::agent::{
 };
 use super::super::security::{Key, OnFault, Operation, Policy, Role, Rule};
 use super::agent::{payload, send, taken};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chains, endpoint, node};
 
 /// Creation time of bundles made here, within the world's present.
 const NOW_MS: u64 = 800_000_009_000;
@@ -73,22 +73,11 @@ pub(super) fn signed(role: Role, on_fault: OnFault) -> Policy {
     Policy { rules: vec![rule], keys, ..Policy::default() }
 }
 
-fn reasons(world: &World, n: usize) -> Vec<Reason> {
-    let reports = world.nodes[n].indications.iter().filter_map(|indication| match indication {
-        Indication::Report { report, .. } => Some(report.reason),
-        _ => None,
-    });
-    reports.collect()
-}
-
 /// Node 1 behind node 0, both with these settings.
 fn guarded(change: impl Fn(&mut super::super::agent::Config)) -> World {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     change(&mut configs[1]);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
-    world
+    World::connected(configs, &[(0, 1)])
 }
 
 /// Requirements: C13a, C17.
@@ -109,14 +98,14 @@ fn version_6_does_not_evade_a_security_rule() {
             assert_eq!(taken(&world, 1).len(), delivered, "{role:?} {on_fault:?}");
             let statistics = world.nodes[1].agent.statistics();
             assert_eq!(statistics.deleted, 1 - delivered as u64, "{role:?} {on_fault:?}");
-            assert_eq!(reasons(&world, 0).len(), 1 - delivered, "{role:?} {on_fault:?}");
+            assert_eq!(world.nodes[0].reports().count(), 1 - delivered, "{role:?} {on_fault:?}");
         }
     }
 }
 
 #[test]
 fn version_6_is_not_sent_where_a_rule_protects() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].security = signed(Role::Source, OnFault::Delete);
     let mut world = World::new(configs, 1);
     world.settle();
@@ -154,12 +143,10 @@ fn a_version_that_is_not_used_is_refused() {
 
 #[test]
 fn a_delivery_names_its_version_and_the_rules_it_passed() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].security = signed(Role::Source, OnFault::Delete);
     configs[1].security = signed(Role::Acceptor, OnFault::Pass);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest::new(endpoint(1), payload(10)));
     world.settle();
     let plain = seven(Eid::ipn(66, 6), endpoint(1));
@@ -243,7 +230,7 @@ fn forged(of: &[crate::codec::bp7::BundleId]) -> Vec<Vec<u8>> {
 #[test]
 fn strangers_do_not_end_custody() {
     for aggregate_after in [None, Some(std::time::Duration::from_secs(5))] {
-        let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+        let mut configs = chains(3, true);
         configs[0].custody.aggregate_after = aggregate_after;
         let mut world = World::new(configs, 1);
         world.settle();
@@ -271,13 +258,11 @@ fn strangers_do_not_end_custody() {
 /// Requirements: E07, E11.
 #[test]
 fn custody_ends_by_the_signal_of_whom_it_was_sent_to() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs[1..] {
         config.custody.accept = false;
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, in_custody(2, 10));
     world.settle();
     let id = world.nodes[0].agent.bundles().next().unwrap().id;
@@ -306,12 +291,10 @@ fn custody_ends_by_the_signal_of_whom_it_was_sent_to() {
 /// Requirements: G01, G02.
 #[test]
 fn numbers_of_custody_are_not_those_of_the_store() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].custody.aggregate_after = Some(std::time::Duration::from_secs(5));
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..20 {
         send(&mut world, 0, in_custody(1, 10));
     }
@@ -346,7 +329,7 @@ fn numbers_of_custody_are_not_those_of_the_store() {
 
 #[test]
 fn the_number_of_a_whole_bundle_is_not_that_of_its_parts() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     for config in &mut configs {
         config.custody.aggregate_after = Some(std::time::Duration::from_secs(5));
     }
@@ -432,7 +415,7 @@ fn a_clock_that_was_set_back_makes_new_timestamps_without_a_future() {
 
 /// Two fragments of a signed bundle, and its payload.
 pub(super) fn signed_fragments(len: usize) -> ([Vec<u8>; 2], Vec<u8>) {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].security = signed(Role::Source, OnFault::Delete);
     let mut world = World::new(configs, 1);
     world.bundle_max = len as u64 * 2 / 3 + 300;
@@ -514,7 +497,7 @@ fn a_signed_bundle_is_joined_again_after_the_store_was_full() {
 
 /// Nodes 0 to 2, connected to each other; routes to `ipn:9.0` by the given neighbours.
 fn ring(routes: [&[usize]; 3], returns: u8) -> World {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for (config, vias) in configs.iter_mut().zip(routes) {
         let entry =
             |via: &usize| Entry { to: Pattern::Node(Eid::ipn(9, 0)), via: vec![node(*via)] };

@@ -2,9 +2,9 @@
 
 use engine::Engine as _;
 
-use super::super::agent::{Boot, Config, SendRequest};
+use super::super::agent::{Boot, SendRequest};
 use super::agent::{payload, secs, send, taken};
-use super::world::{World, chain, endpoint};
+use super::world::{World, chains, endpoint};
 use crate::codec::bp7::{BUNDLE_AGE, Bounds, Bundle, Extension};
 
 const YEAR_S: u64 = 365 * 86_400;
@@ -31,7 +31,7 @@ fn set_clock(world: &mut World, n: usize, clock: Option<u64>) {
 
 /// Nodes in a row of which one has another clock.
 fn world(count: usize, other: usize, clock: Option<u64>) -> World {
-    let mut configs: Vec<Config> = (0..count).map(|at| chain(count, at, true)).collect();
+    let mut configs = chains(count, true);
     configs[other].clock = clock;
     let mut world = World::new(configs, 1);
     world.settle();

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use engine::{Effect, Engine as _, Input, MemoryStore, Rng, Time};
-
 use super::super::agent::{
     Acceptance, Agent, By, Config, Indication, Limit, Limits, Pattern, RequestError, SendRequest,
+    Statistics,
 };
 use super::super::layer::{Command, Event, LinkId, Neighbour, Refusal, TransferId};
 use super::super::security::{OnFault, Role};
 use super::attacks::{bytes_of_seven, bytes_of_six, seven, signed, six};
-use super::world::{chain, node};
+use super::world::{World, chain, node};
 use crate::codec::bp7::{CreationTimestamp, Eid, Fragment, Primary};
+use bytes::Bytes;
 
 /// Creation time of bundles, within the world's present.
 const NOW_MS: u64 = 800_000_009_000;
@@ -23,9 +22,7 @@ const FAR: LinkId = LinkId(LinkId::CAME.0 + 1);
 
 /// Node 2 of 3, without files.
 struct Door {
-    agent: Agent,
-    store: MemoryStore,
-    now: Time,
+    world: World,
     next: u64,
 }
 
@@ -36,8 +33,11 @@ impl Door {
     }
 
     fn new(limits: Limits, accept: Vec<Acceptance>) -> Self {
-        let agent = Agent::new(Self::config(limits, accept), Rng::new(1, "agent"));
-        let mut door = Self { agent, store: MemoryStore::new(), now: Time::from_secs(10), next: 0 };
+        Self::with(Self::config(limits, accept))
+    }
+
+    fn with(config: Config) -> Self {
+        let mut door = Self { world: World::alone(config), next: 0 };
         for (link, node) in [(NEAR, Some(node(0))), (FAR, None)] {
             let neighbour = Neighbour {
                 node,
@@ -51,23 +51,18 @@ impl Door {
         door
     }
 
+    fn agent(&mut self) -> &mut Agent {
+        &mut self.world.nodes[0].agent
+    }
+
     /// Hands in an event; returns the refusals that follow.
     fn event(&mut self, event: Event) -> Vec<(TransferId, Refusal)> {
-        self.agent.handle_event(self.now, 0, event);
-        while let Some(effect) = self.agent.poll_effect() {
-            if let Effect::Store(effect) = effect
-                && let Some((ticket, result)) = self.store.execute(effect)
-            {
-                self.agent.handle_input(self.now, Input::Done(ticket, result));
-            }
-        }
-        let mut refused = Vec::new();
-        while let Some((_, command)) = self.agent.poll_command() {
-            if let Command::Refuse { transfer, why, .. } = command {
-                refused.push((transfer, why));
-            }
-        }
-        refused
+        self.world.event(0, event);
+        let refused = self.world.commands(0).into_iter().filter_map(|command| match command {
+            Command::Refuse { transfer, why, .. } => Some((transfer, why)),
+            _ => None,
+        });
+        refused.collect()
     }
 
     /// Begins a transfer.
@@ -93,25 +88,32 @@ impl Door {
         refused.first().map_or(Ok(()), |(_, why)| Err(*why))
     }
 
-    fn send(&mut self) -> Result<(), RequestError> {
-        let request = SendRequest::new(Eid::ipn(3, 5), vec![0; 100]);
-        let sent = self.agent.send(self.now, request).map(drop);
-        self.event(Event::Down { link: LinkId(99), why: "nothing" });
+    fn send(&mut self, len: usize) -> Result<(), RequestError> {
+        let (now, request) = (self.world.now, SendRequest::new(Eid::ipn(3, 5), vec![0; len]));
+        let sent = self.agent().send(now, request).map(drop);
+        self.world.commands(0);
         sent
     }
 
+    fn statistics(&self) -> Statistics {
+        self.world.nodes[0].agent.statistics()
+    }
+
     fn bytes(&self) -> u64 {
-        self.agent.statistics().bytes
+        self.statistics().bytes
+    }
+
+    /// Indications since the last call.
+    fn indications(&mut self) -> Vec<Indication> {
+        std::mem::take(&mut self.world.nodes[0].indications)
     }
 
     fn reached(&mut self) -> Vec<Limit> {
-        let mut limits = Vec::new();
-        while let Some(indication) = self.agent.poll_indication() {
-            if let Indication::LimitReached(limit) = indication {
-                limits.push(limit);
-            }
-        }
-        limits
+        let reached = self.indications().into_iter().filter_map(|indication| match indication {
+            Indication::LimitReached(limit) => Some(limit),
+            _ => None,
+        });
+        reached.collect()
     }
 }
 
@@ -158,10 +160,10 @@ fn arriving_bundles_count_against_the_store() {
         assert_eq!(arriving.len(), 1, "{announces}");
         assert_eq!(door.reached(), [Limit::Bytes]);
         // Nor is there room for users until it is gone.
-        door.agent.send(door.now, SendRequest::new(Eid::ipn(3, 5), vec![0; 200_000])).unwrap_err();
+        door.send(200_000).unwrap_err();
         let (link, transfer, _) = arriving.remove(0);
         door.event(Event::Broken { link, transfer, keep: false });
-        door.agent.send(door.now, SendRequest::new(Eid::ipn(3, 5), vec![0; 200_000])).unwrap();
+        door.send(200_000).unwrap();
     }
 }
 
@@ -196,9 +198,9 @@ fn a_bundle_that_never_fits_is_refused_for_good_and_said_once() {
         }
         // One that a layer refused by itself.
         door.event(Event::Refused { link, why: Refusal::NotAcceptable });
-        assert_eq!(door.agent.statistics().refused, 16);
+        assert_eq!(door.statistics().refused, 16);
         let mut notices = 0;
-        while let Some(indication) = door.agent.poll_indication() {
+        for indication in door.indications() {
             notices += usize::from(matches!(indication, Indication::Notice { .. }));
             assert!(!matches!(indication, Indication::LimitReached(_)));
         }
@@ -206,30 +208,28 @@ fn a_bundle_that_never_fits_is_refused_for_good_and_said_once() {
         for _ in 0..3 {
             door.event(Event::Refused { link, why: Refusal::NoResources });
         }
-        assert_eq!((door.agent.statistics().refused, door.reached()), (19, vec![Limit::Bytes]));
+        assert_eq!((door.statistics().refused, door.reached()), (19, vec![Limit::Bytes]));
     }
 }
 
 #[test]
 fn violations_of_a_rule_are_indicated_once_a_minute() {
-    let mut door = Door::new(Limits::default(), Vec::new());
     let mut config = Door::config(Limits::default(), Vec::new());
     config.security = signed(Role::Verifier, OnFault::Delete);
-    door.agent = Agent::new(config, Rng::new(1, "agent"));
-    door.event(Event::Down { link: FAR, why: "nothing" });
+    let mut door = Door::with(config);
     let mut counts = Vec::new();
     for n in 0..130 {
         assert_eq!(door.whole(FAR, &bundle(n, 100)), Err(Refusal::NotAcceptable));
-        while let Some(indication) = door.agent.poll_indication() {
+        for indication in door.indications() {
             if let Indication::Discarded { rule, reason, count, .. } = indication {
                 assert_eq!((rule, reason), (Some(1), crate::codec::bp7::Reason::MissingSecurity));
                 counts.push(count);
             }
         }
-        door.now += Duration::from_secs(1);
+        door.world.now += Duration::from_secs(1);
     }
     assert_eq!(counts, [1, 60, 60]);
-    let statistics = door.agent.statistics();
+    let statistics = door.statistics();
     assert_eq!((statistics.insecure, statistics.deleted), (130, 130));
 }
 
@@ -251,7 +251,7 @@ fn each_neighbour_has_a_share_and_users_a_reserve() {
     assert!(near + strangers >= 80 && door.bytes() <= 80_000, "{near}");
     assert_eq!(door.whole(NEAR, &bundle(999, 900)), Err(Refusal::NoResources));
     for _ in 0..100 {
-        door.send().unwrap();
+        door.send(100).unwrap();
     }
 }
 
@@ -262,13 +262,13 @@ fn ten_years_of_bundles_for_nowhere_leave_room_for_users() {
     let nowhere = |n| bytes_of_seven(primary(n, 66, Eid::ipn(77, 7)), &[]);
     let accepted = (0..5000).filter(|n| door.whole(FAR, &nowhere(*n)).is_ok()).count();
     assert_eq!(accepted, 250);
-    door.send().unwrap();
+    door.send(100).unwrap();
     // Refused at once, if the node is so configured: without a route, or a registered endpoint.
     let mut door = Door::new(Limits { unrouted: false, ..limits }, Vec::new());
     assert_eq!(door.whole(FAR, &nowhere(1)), Err(Refusal::NotAcceptable));
     let here = bytes_of_seven(primary(2, 66, Eid::ipn(2, 7)), &[]);
     assert_eq!(door.whole(FAR, &here), Err(Refusal::NotAcceptable));
-    door.agent.register(&Eid::ipn(2, 7)).unwrap();
+    door.agent().register(&Eid::ipn(2, 7)).unwrap();
     assert_eq!(door.whole(FAR, &here), Ok(()));
     assert_eq!(door.whole(FAR, &bundle(3, 10)), Ok(()));
 }
@@ -299,9 +299,8 @@ fn rules_bound_bundles_by_source_destination_and_neighbour() {
     assert_eq!(door.whole(FAR, &bundle(10, 300)), Ok(()));
     assert_eq!(door.whole(FAR, &bundle(11, 400)), Err(Refusal::NoResources));
     // Expired bundles make room.
-    door.now += 61 * second;
-    door.agent.handle_timeout(door.now);
-    assert!(door.agent.statistics().expired == 3 && door.bytes() < 500);
+    door.world.pass_a_little(61 * second);
+    assert!(door.statistics().expired == 3 && door.bytes() < 500);
     assert_eq!(door.whole(NEAR, &bundle(12, 900)), Ok(()));
 }
 
@@ -315,9 +314,9 @@ fn refused_sources_are_refused_after_the_lifetime_too() {
     };
     let mut deleted = |from| {
         let taken = door.whole(FAR, &late(from));
-        let indications = std::iter::from_fn(|| door.agent.poll_indication());
         let is_deleted = |it: &Indication| matches!(it, Indication::Deleted { .. });
-        (taken, indications.filter(is_deleted).count(), door.agent.statistics().expired)
+        let deleted = door.indications().into_iter().filter(is_deleted).count();
+        (taken, deleted, door.statistics().expired)
     };
     assert_eq!(deleted(13), (Err(Refusal::NotAcceptable), 0, 0));
     assert_eq!(deleted(14), (Ok(()), 1, 1));
@@ -330,10 +329,10 @@ fn stored_bundles_count_under_the_rules_of_a_reload() {
     let mut door = Door::new(Limits::default(), vec![one()]);
     assert_eq!(door.whole(FAR, &bundle(1, 100)), Ok(()));
     assert_eq!(door.whole(FAR, &bundle(2, 100)), Err(Refusal::NoResources));
-    door.agent.reload(door.now, Door::config(Limits::default(), vec![other, one()]));
+    let (now, config) = (door.world.now, Door::config(Limits::default(), vec![other, one()]));
+    door.agent().reload(now, config);
     assert_eq!(door.whole(FAR, &bundle(3, 100)), Err(Refusal::NoResources));
-    door.now += Duration::from_secs(61);
-    door.agent.handle_timeout(door.now);
+    door.world.pass_a_little(Duration::from_secs(61));
     let later = |sequence| {
         let mut primary = primary(sequence, 66, Eid::ipn(3, 5));
         primary.creation.time_ms += 61_000;
@@ -362,7 +361,8 @@ fn checking(inline: usize, strangers: Acceptance) -> Door {
     let limits = Limits { inline, ..Limits::default() };
     let security = signed(Role::Acceptor, OnFault::Pass);
     let config = Config { limits, security, ..Door::config(limits, vec![strangers]) };
-    door.agent.reload(door.now, config);
+    let now = door.world.now;
+    door.agent().reload(now, config);
     door
 }
 
@@ -375,7 +375,7 @@ fn a_reassembled_bundle_stays_the_neighbours_after_its_security() {
             let primary = Primary { fragment, ..primary(1, 66, Eid::ipn(2, 5)) };
             assert_eq!(door.whole(NEAR, &bytes_of_seven(primary, &[7; 200])), Ok(()));
         }
-        assert_eq!(door.agent.statistics().bundles, 1, "{inline}");
+        assert_eq!(door.statistics().bundles, 1, "{inline}");
         // Strangers have room for one.
         assert_eq!(door.whole(FAR, &bundle(2, 100)), Ok(()), "{inline}");
         assert_eq!(door.whole(FAR, &bundle(3, 100)), Err(Refusal::NoResources), "{inline}");
@@ -388,7 +388,7 @@ fn a_bundle_stays_the_neighbours_when_its_link_ends_during_its_security() {
     let transfer = door.begin(NEAR, None).unwrap();
     assert_eq!(door.piece(NEAR, transfer, &bundle(1, 400)), []);
     // Its payload is a file, which is read after the end of the link.
-    door.agent.handle_event(door.now, 0, Event::Whole { link: NEAR, transfer, file: None });
+    door.world.event(0, Event::Whole { link: NEAR, transfer, file: None });
     assert!(door.event(Event::Down { link: NEAR, why: "a test" }).is_empty());
-    assert_eq!(door.agent.statistics().bundles, 1);
+    assert_eq!(door.statistics().bundles, 1);
 }

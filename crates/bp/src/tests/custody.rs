@@ -3,10 +3,12 @@
 use crate::codec::bp6::{self, Block, BlockFlags, Bundle, Payload, Primary, Trailer};
 use crate::codec::bp7::{BundleFlags, Eid, Status};
 
-use super::super::agent::{Custody, Indication, Reports, RequestError, SendRequest, Version};
+use super::super::agent::{
+    Custody, Indication, Reports, RequestError, Routing, SendRequest, Version,
+};
 use super::super::routes::Priority;
 use super::agent::{payload, secs, send, taken};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chains, endpoint, node};
 
 fn request(to: usize, len: usize) -> SendRequest {
     SendRequest {
@@ -82,13 +84,10 @@ fn custody_goes_from_node_to_node() {
 /// Requirements: E06c, E08.
 #[test]
 fn bundles_without_a_custodian_are_retransmitted() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     // The node in between forwards bundles without keeping them.
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     world.disconnect(1, 2);
     send(&mut world, 0, request(2, 100));
     world.settle();
@@ -107,15 +106,39 @@ fn bundles_without_a_custodian_are_retransmitted() {
     assert_eq!(held(&world), [0; 3]);
 }
 
+/// The destination has it first, and neither it nor the other neighbour signals custody.
+#[test]
+fn a_bundle_in_transit_is_not_retransmitted() {
+    let mut configs = chains(3, true);
+    configs[0].routing = Routing::Epidemic;
+    for config in &mut configs[1..] {
+        config.custody.accept = false;
+    }
+    let mut world = World::new(configs, 1);
+    world.slow.insert((0, 1));
+    world.connect(0, 1);
+    world.connect(0, 2);
+    world.settle();
+    send(&mut world, 0, request(2, 100));
+    world.settle();
+    assert_eq!((world.in_transit(0, 1), world.in_transit(0, 2)), (1, 0));
+    let resent = |world: &World| world.nodes[0].agent.statistics().resent;
+    world.pass(secs(70));
+    assert_eq!((resent(&world), world.crossed.len()), (0, 2));
+    // The timeout begins when the transmission ends.
+    world.release();
+    world.pass(secs(59));
+    assert_eq!(resent(&world), 0);
+    world.pass(secs(2));
+    assert_eq!(resent(&world), 1);
+}
+
 /// Requirements: E05.
 #[test]
 fn a_lost_signal_is_replaced_by_the_next() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
+    let mut configs = chains(3, false);
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     send(&mut world, 0, request(2, 100));
     while world.crossed.len() < 2 {
         world.carry(0);
@@ -144,7 +167,7 @@ fn a_lost_signal_is_replaced_by_the_next() {
 
 #[test]
 fn custody_of_all_fragments_releases_the_bundle() {
-    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    let mut world = World::new(chains(3, true), 1);
     world.bundle_max = 1200;
     world.connect(0, 1);
     world.connect(1, 2);
@@ -159,13 +182,11 @@ fn custody_of_all_fragments_releases_the_bundle() {
 /// Requirements: G02, G03.
 #[test]
 fn signals_are_aggregated() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     for config in &mut configs {
         config.custody = Custody { aggregate_after: Some(secs(5)), ..Custody::default() };
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for _ in 0..20 {
         send(&mut world, 0, request(1, 10));
     }
@@ -187,7 +208,7 @@ fn signals_are_aggregated() {
 
 #[test]
 fn urgent_bundles_go_first() {
-    let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
+    let mut world = World::new(chains(2, true), 1);
     world.settle();
     let priorities = [Priority::Bulk, Priority::Normal, Priority::Expedited];
     for (n, priority) in priorities.into_iter().enumerate() {
@@ -211,7 +232,7 @@ fn urgent_bundles_go_first() {
 /// Requirements: B49a.
 #[test]
 fn reports_of_version_6_return_to_the_source() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs {
         config.reports = Reports {
             reception: true,
@@ -221,22 +242,17 @@ fn reports_of_version_6_return_to_the_source() {
             custody: true,
         };
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     let flags = BundleFlags::REPORT_RECEPTION
         .with(BundleFlags::REPORT_FORWARDING)
         .with(BundleFlags::REPORT_DELIVERY);
     send(&mut world, 0, SendRequest { flags, ..request(2, 10) });
     world.settle();
     let mut reports = Vec::new();
-    for indication in &world.nodes[0].indications {
-        if let Indication::Report { from, report } = indication {
-            let at = [report.received, report.forwarded, report.delivered];
-            reports.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
-            assert!(at.contains(&Status::At(800_000_010_000)), "{report:?}");
-        }
+    for (from, report) in world.nodes[0].reports() {
+        let at = [report.received, report.forwarded, report.delivered];
+        reports.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
+        assert!(at.contains(&Status::At(800_000_010_000)), "{report:?}");
     }
     reports.sort_unstable();
     let expected = [
@@ -291,7 +307,7 @@ fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
 
 #[test]
 fn version_6_bundles_require_a_clock() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].clock = None;
     let mut world = World::new(configs, 1);
     world.settle();
@@ -303,11 +319,9 @@ fn version_6_bundles_require_a_clock() {
 /// Requirements: E04.
 #[test]
 fn unknown_blocks_of_version_6_are_reported_as_unintelligible() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[1].reports = Reports { reception: true, deletion: true, ..Reports::default() };
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     let flags = BlockFlags::REPORT.with(BlockFlags::DELETE_BUNDLE);
     let block = Block::new(200, flags, Vec::new(), b"what").unwrap();
     let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(2));
@@ -349,12 +363,10 @@ fn version_6_has_no_allocators() {
 /// Requirements: G02.
 #[test]
 fn fills_count_from_the_last_number_of_the_fill_before() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[0].custody.aggregate_after = Some(secs(5));
     configs[1].custody.accept = false;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     for len in 10..16 {
         send(&mut world, 0, request(1, len));
         world.settle();
@@ -391,11 +403,9 @@ fn fills_count_from_the_last_number_of_the_fill_before() {
 #[test]
 fn a_number_of_another_custodian_is_void() {
     for (named, is_single) in [(node(0), false), (Eid::ipn(77, 0), true)] {
-        let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+        let mut configs = chains(2, true);
         configs[1].custody.aggregate_after = Some(secs(5));
-        let mut world = World::new(configs, 1);
-        world.connect(0, 1);
-        world.settle();
+        let mut world = World::connected(configs, &[(0, 1)]);
         let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(1));
         primary.custodian = node(0);
         primary.flags = primary.flags.with(BundleFlags::CUSTODY);
@@ -424,20 +434,16 @@ fn a_number_of_another_custodian_is_void() {
 /// Requirements: E10.
 #[test]
 fn a_custodian_reports_a_deletion_without_request() {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[1].reports = Reports { deletion: true, ..Reports::default() };
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     send(&mut world, 0, SendRequest { lifetime: secs(60), ..request(2, 10) });
     world.settle();
     assert_eq!(held(&world), [0, 1, 0]);
     world.pass(secs(61));
     assert_eq!(held(&world), [0; 3]);
-    let reports = world.nodes[0].indications.iter().filter_map(|indication| match indication {
-        Indication::Report { from, report } => Some((from.clone(), report.reason)),
-        _ => None,
-    });
-    let expected = (node(1), crate::codec::bp7::Reason::LifetimeExpired);
-    assert_eq!(reports.collect::<Vec<_>>(), [expected]);
+    let reports: Vec<_> = world.nodes[0].reports().collect();
+    let [(from, report)] = reports[..] else { panic!("{reports:?}") };
+    let expected = (&node(1), crate::codec::bp7::Reason::LifetimeExpired);
+    assert_eq!((from, report.reason), expected);
 }

@@ -2,22 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use engine::{Effect, Engine as _, Input, MemoryStore, Rng, Time};
-
 use super::super::agent::{Agent, Config, LinkRef, Routing, SendRequest, State};
-use super::super::layer::{Command, Event, LinkId, Neighbour, Outcome, Tag, TransferId};
+use super::super::layer::{Command, Event, LinkId, Neighbour, Outcome, Tag};
 use super::attacks::{bytes_of_seven, seven};
-use super::world::chain;
+use super::world::{World, chain};
 use crate::codec::bp7::Eid;
 
 const FOUND: LinkId = LinkId(70);
 
 /// Node 2 of 3, with the found node 9.
 struct Host {
-    agent: Agent,
-    store: MemoryStore,
-    now: Time,
+    world: World,
     links: BTreeMap<LinkRef, Eid>,
     sent: Vec<(LinkId, Tag)>,
 }
@@ -25,32 +20,25 @@ struct Host {
 impl Host {
     fn new(config: Config) -> Self {
         let links = config.links.clone();
-        let agent = Agent::new(config, Rng::new(1, "agent"));
-        let (store, now, sent) = (MemoryStore::new(), Time::from_secs(10), Vec::new());
-        let mut host = Self { agent, store, now, links, sent };
-        host.drain();
-        host
+        Self { world: World::alone(config), links, sent: Vec::new() }
+    }
+
+    fn agent(&mut self) -> &mut Agent {
+        &mut self.world.nodes[0].agent
     }
 
     fn find(&mut self, is_there: bool) {
         let at = LinkRef { layer: 0, link: FOUND };
-        let mut links = self.links.clone();
+        let (now, mut links) = (self.world.now, self.links.clone());
         if is_there {
             links.insert(at, Eid::ipn(9, 0));
         }
-        self.agent.set_links(self.now, links, is_there.then_some(at).into_iter().collect());
-        self.drain();
+        self.agent().set_links(now, links, is_there.then_some(at).into_iter().collect());
+        self.settle();
     }
 
-    fn drain(&mut self) {
-        while let Some(effect) = self.agent.poll_effect() {
-            if let Effect::Store(effect) = effect
-                && let Some((ticket, result)) = self.store.execute(effect)
-            {
-                self.agent.handle_input(self.now, Input::Done(ticket, result));
-            }
-        }
-        while let Some((_, command)) = self.agent.poll_command() {
+    fn settle(&mut self) {
+        for command in self.world.commands(0) {
             if let Command::Send { link, tag, .. } = command {
                 self.sent.push((link, tag));
             }
@@ -58,8 +46,8 @@ impl Host {
     }
 
     fn event(&mut self, event: Event) {
-        self.agent.handle_event(self.now, 0, event);
-        self.drain();
+        self.world.event(0, event);
+        self.settle();
     }
 
     fn up(&mut self, node: Option<Eid>) {
@@ -75,8 +63,9 @@ impl Host {
 
     fn send(&mut self, to: u32) {
         let request = SendRequest::new(Eid::ipn(to, 5), vec![7; 100]);
-        self.agent.send(self.now, request).unwrap();
-        self.drain();
+        let now = self.world.now;
+        self.agent().send(now, request).unwrap();
+        self.settle();
     }
 
     /// Links over which bundles were sent since the last call; all are acknowledged.
@@ -92,7 +81,7 @@ impl Host {
     }
 
     fn states(&self) -> Vec<State> {
-        self.agent.bundles().map(|bundle| bundle.state).collect()
+        self.world.nodes[0].agent.bundles().map(|bundle| bundle.state).collect()
     }
 }
 
@@ -151,13 +140,10 @@ fn its_bundles_are_those_of_a_stranger() {
         for number in 0..3 {
             let source = Eid::ipn(1000 + number, 1);
             let bytes = bytes_of_seven(seven(source, Eid::ipn(3, 5)), b"hello");
-            let transfer = TransferId(number.into());
-            let len = Some(bytes.len() as u64);
-            host.event(Event::Begins { link: FOUND, transfer, bytes: len });
-            host.event(Event::Piece { link: FOUND, transfer, bytes: Bytes::from(bytes) });
-            host.event(Event::Whole { link: FOUND, transfer, file: None });
+            host.world.hand_in(0, FOUND.0 as usize, &bytes);
+            host.settle();
         }
-        assert_eq!(host.agent.bundles().count(), if counts { 3 } else { 0 });
+        assert_eq!(host.agent().bundles().count(), if counts { 3 } else { 0 });
     }
 }
 
@@ -171,7 +157,7 @@ fn copies_for_others_do_not_go_to_it() {
         host.up(counts.then(|| Eid::ipn(9, 0)));
         assert_eq!(host.sent(), vec![FOUND; expected]);
         // An unproved destination does not end the search for the true one.
-        assert_eq!(host.agent.bundles().count(), 3 - expected, "{counts}");
+        assert_eq!(host.agent().bundles().count(), 3 - expected, "{counts}");
     }
 }
 

@@ -13,7 +13,7 @@ use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Event, LinkId, Neighbour};
 use super::super::routes::{Priority, Router};
 use super::contacts::contact;
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chain, chains, endpoint, node};
 use crate::agent::LinkRef;
 use crate::codec::bp7::BundleFlags;
 
@@ -40,7 +40,7 @@ fn planned(count: usize, plan: &[Contact]) -> World {
 
 /// Nodes of which the first has this route to all others, not connected.
 fn routed(count: usize, via: &[usize]) -> World {
-    let mut configs: Vec<_> = (0..count).map(|at| chain(count, at, true)).collect();
+    let mut configs = chains(count, true);
     let via = via.iter().map(|at| node(*at)).collect();
     configs[0].routing = Routing::Static(vec![Entry { to: Pattern::Any, via }]);
     for (at, config) in configs.iter_mut().enumerate().skip(1) {

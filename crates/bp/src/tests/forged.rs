@@ -3,7 +3,7 @@
 use super::super::security::{OnFault, Role};
 use super::agent::taken;
 use super::attacks::{like, signed, signed_fragments};
-use super::world::{World, chain};
+use super::world::{World, chains};
 
 const LEN: usize = 1000;
 /// A link whose peer has no name.
@@ -45,15 +45,11 @@ fn forged(first: &[u8], second: &[u8]) -> Vec<Vec<u8>> {
 
 /// Node 1 with two neighbours; its rule about signatures, if any.
 fn place(has_rule: bool) -> World {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     if has_rule {
         configs[1].security = signed(Role::Acceptor, OnFault::Delete);
     }
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
-    world
+    World::connected(configs, &[(0, 1), (1, 2)])
 }
 
 fn hand_in(world: &mut World, from: usize, bytes: &[u8]) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::agent::{Indication, Limit, Limits, SendRequest, Version};
 use super::agent::{payload, secs, send, taken};
-use super::world::{World, chain, endpoint};
+use super::world::{World, chains, endpoint};
 use crate::codec::bp6;
 use crate::codec::bp7::{
     Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Fragment,
@@ -63,7 +63,7 @@ fn bundles_too_long_for_a_neighbour_are_fragmented() {
     for version in [Version::Seven, Version::Six] {
         for persistent in [false, true] {
             for len in [2000, 10_000, 70_000] {
-                let mut world = World::new((0..3).map(|at| chain(3, at, persistent)).collect(), 1);
+                let mut world = World::new(chains(3, persistent), 1);
                 world.bundle_max = 1500;
                 world.connect(0, 1);
                 world.connect(1, 2);
@@ -89,7 +89,7 @@ fn bundles_too_long_for_a_neighbour_are_fragmented() {
 
 #[test]
 fn fragments_are_fragmented_for_the_next_neighbour() {
-    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    let mut world = World::new(chains(3, true), 1);
     world.bundle_max = 4000;
     world.connect(0, 1);
     world.bundle_max = 600;
@@ -107,7 +107,7 @@ fn fragments_are_fragmented_for_the_next_neighbour() {
 /// Requirements: B62.
 #[test]
 fn unfragmentable_bundles_wait_for_a_neighbour() {
-    let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
+    let mut world = World::new(chains(2, true), 1);
     world.bundle_max = 1000;
     world.connect(0, 1);
     world.settle();
@@ -128,7 +128,7 @@ fn unfragmentable_bundles_wait_for_a_neighbour() {
 /// Requirements: B64.
 #[test]
 fn blocks_go_into_every_fragment_or_the_first() {
-    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    let mut world = World::new(chains(3, true), 1);
     world.bundle_max = 300;
     world.connect(1, 2);
     world.settle();
@@ -201,7 +201,7 @@ fn invalid_fragments_are_refused() {
 /// A long bundle in one-byte fragments: the number kept is bounded.
 #[test]
 fn very_many_fragments_are_bounded() {
-    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    let mut configs = chains(2, true);
     configs[1].limits = Limits { fragments: 100, ..Limits::default() };
     let mut world = World::new(configs, 1);
     world.settle();

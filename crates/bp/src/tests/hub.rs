@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{
-    Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Time, TxBuf,
+    Datagram, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Time,
+    drain,
 };
 
 use super::super::layer::{Command, Event, Layer, LinkId};
@@ -80,12 +81,10 @@ impl<L: Layer, P: Engine> Hub<L, P> {
         self.drain();
     }
 
-    fn fly(&mut self, peer: usize, to_peer: bool, at: Time, tx: &TxBuf) {
-        for datagram in tx.datagrams() {
-            self.number += 1;
-            let at = self.now.max(at) + Duration::from_millis(10);
-            self.flying.insert((at, self.number), (peer, to_peer, datagram.to_vec()));
-        }
+    fn fly(&mut self, peer: usize, to_peer: bool, datagram: Datagram) {
+        self.number += 1;
+        let at = self.now.max(datagram.not_before) + Duration::from_millis(10);
+        self.flying.insert((at, self.number), (peer, to_peer, datagram.bytes));
     }
 
     fn drain(&mut self) {
@@ -93,50 +92,28 @@ impl<L: Layer, P: Engine> Hub<L, P> {
     }
 
     fn drain_peer(&mut self, n: usize) -> bool {
-        let mut some = false;
-        let mut tx = TxBuf::new(1);
-        if let Some(transmit) = self.peers[n].poll_transmit(self.now, &mut tx) {
-            some = true;
-            self.fly(n, false, transmit.not_before, &tx);
-        }
-        while let Some(effect) = self.peers[n].poll_effect() {
-            some = true;
-            let Effect::Store(effect) = effect else { continue };
-            if let Some((ticket, result)) = self.stores[n].execute(effect) {
-                self.peers[n].handle_input(self.now, Input::Done(ticket, result));
-            }
-        }
-        while let Some(indication) = self.peers[n].poll_indication() {
-            self.indications.push((n, indication));
-        }
-        some
+        let drained = drain(self.now, &mut self.peers[n], &mut self.stores[n]);
+        self.indications.extend(drained.indications.into_iter().map(|it| (n, it)));
+        let is_busy = !drained.datagrams.is_empty();
+        drained.datagrams.into_iter().for_each(|datagram| self.fly(n, false, datagram));
+        is_busy
     }
 
     fn drain_layer(&mut self) -> bool {
-        let mut some = false;
-        let mut tx = TxBuf::new(1);
-        if let Some(transmit) = self.layer.poll_transmit(self.now, &mut tx) {
-            some = true;
-            let peer = (transmit.path.0 - path(0).0) as usize;
-            self.fly(peer, true, transmit.not_before, &tx);
+        let drained = drain(self.now, &mut self.layer, &mut self.store);
+        let is_busy = !drained.datagrams.is_empty() || !drained.indications.is_empty();
+        for datagram in drained.datagrams {
+            self.fly((datagram.path.0 - path(0).0) as usize, true, datagram);
         }
-        while let Some(effect) = self.layer.poll_effect() {
-            some = true;
-            let Effect::Store(effect) = effect else { continue };
-            if let Some((ticket, result)) = self.store.execute(effect) {
-                self.layer.handle_input(self.now, Input::Done(ticket, result));
-            }
-        }
-        while let Some(event) = self.layer.poll_indication() {
-            some = true;
-            self.events.push(event.clone());
+        for event in drained.indications {
             if let Event::Whole { link, transfer, .. } = event
                 && self.accepts
             {
                 self.layer.command(self.now, Command::Accept { link, transfer });
             }
+            self.events.push(event);
         }
-        some
+        is_busy
     }
 
     /// Advances time, and executes all events until then.

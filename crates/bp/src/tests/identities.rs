@@ -56,10 +56,7 @@ fn nobody_else_knows_the_number_of_a_bundle() {
 fn bundles_without_a_source_have_different_numbers() {
     let limits = Limits { unchecked: true, ..Limits::default() };
     let unchecked = |at| Config { limits, ..chain(3, at, true) };
-    let mut world = World::new((0..3).map(unchecked).collect(), 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected((0..3).map(unchecked).collect(), &[(0, 1), (1, 2)]);
     let flags = BundleFlags::MUST_NOT_FRAGMENT;
     for first in [1, 2] {
         let payload = [&[first], &payload(LONG)[..]].concat();
@@ -73,10 +70,7 @@ fn bundles_without_a_source_have_different_numbers() {
 #[test]
 fn neighbours_get_different_numbers() {
     let epidemic = |at| Config { routing: Routing::Epidemic, ..chain(3, at, true) };
-    let mut world = World::new((0..3).map(epidemic).collect(), 1);
-    world.connect(0, 1);
-    world.connect(0, 2);
-    world.settle();
+    let mut world = World::connected((0..3).map(epidemic).collect(), &[(0, 1), (0, 2)]);
     send(&mut world, 0, SendRequest::new(endpoint(7), payload(LONG)));
     let all = identities(&mut world, 0);
     let [Some(one), Some(other)] = all[..] else { panic!("{all:?}") };

@@ -1,22 +1,20 @@
-//! Random runs: nodes in a chain over layers of datagrams, whose paths lose, duplicate and delay
-//! datagrams, and fail for a while.
+//! Random runs of nodes in a chain: their paths lose, duplicate and delay datagrams or cut streams
+//! at random places, and fail for a while.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{
-    Effect, Engine as _, Input, PathEffect, PathEvent, PathInfo, Receive, Rng, Time, TxBuf,
-};
+use engine::Rng;
 
-use super::super::agent::{Agent, Config, LinkRef, SendRequest};
-use super::super::layer::{Command, Layer, LinkId};
+use super::super::agent::SendRequest;
+use super::super::layer::{Command, Layer};
 use super::super::ltpcl::{self, Ltpcl};
-use super::super::node::Paths;
 use super::super::normcl::{self, NormCl};
 use super::super::saratogacl::{self, SaratogaCl};
+use super::super::tcpcl::{self, Protocol, Tcpcl, Version3};
 use super::super::udpcl::{self, Fragmentation, Udpcl};
-use super::place::{Place, behind, path};
-use super::world::{chain, endpoint, node};
+use super::nodes::{Medium, World, link, path};
+use super::world::{endpoint, node};
 
 /// Convergence layer under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +23,8 @@ enum Kind {
     Ltpcl,
     Saratoga,
     Norm,
+    Tcpcl4,
+    Tcpcl3,
 }
 
 impl Kind {
@@ -32,7 +32,14 @@ impl Kind {
     const fn is_reliable(self) -> bool {
         match self {
             Self::Udpcl => false,
-            Self::Ltpcl | Self::Saratoga | Self::Norm => true,
+            Self::Ltpcl | Self::Saratoga | Self::Norm | Self::Tcpcl4 | Self::Tcpcl3 => true,
+        }
+    }
+
+    const fn has_streams(self) -> bool {
+        match self {
+            Self::Udpcl | Self::Ltpcl | Self::Saratoga | Self::Norm => false,
+            Self::Tcpcl4 | Self::Tcpcl3 => true,
         }
     }
 
@@ -79,143 +86,17 @@ impl Kind {
                 let config = ltpcl::Config { aggregation: sharing, ..config };
                 Box::new(Ltpcl::new(config, Rng::new(seed, &format!("ltp {at}"))))
             }
+            Self::Tcpcl4 => tcpcl(at, around, Protocol::Tcpcl4),
+            Self::Tcpcl3 => tcpcl(at, around, Protocol::Tcpcl3(Version3::default())),
         }
     }
 }
 
-fn link(to: usize) -> LinkId {
-    LinkId(to as u32)
-}
-
-struct World {
-    now: Time,
-    places: Vec<Place>,
-    /// Paths that are up, by the place on their left.
-    up: BTreeSet<usize>,
-    /// Datagrams in transit: from and to.
-    flying: BTreeMap<(Time, u64), (usize, usize, Vec<u8>)>,
-    number: u64,
-    loss: u64,
-    rng: Rng,
-}
-
-impl World {
-    fn new(kind: Kind, count: usize, loss: u64, seed: u64) -> Self {
-        let places = (0..count).map(|at| {
-            let around: Vec<usize> = (0..count).filter(|to| at.abs_diff(*to) == 1).collect();
-            let layer = kind.layer(at, &around, seed);
-            let links = around.iter().map(|to| (LinkRef { layer: 0, link: link(*to) }, node(*to)));
-            let known = around.iter().map(|to| (path(*to), 0)).collect();
-            let config = Config { links: links.collect(), ..chain(count, at, true) };
-            Place::new(config, layer, Paths { known, ..Paths::default() }, seed)
-        });
-        let mut world = Self {
-            now: Time::from_secs(1),
-            places: places.collect(),
-            up: BTreeSet::new(),
-            flying: BTreeMap::new(),
-            number: 0,
-            loss,
-            rng: Rng::new(seed, "paths"),
-        };
-        for at in 0..count {
-            world.places[at].register(world.now, at);
-            for to in (0..count).filter(|to| at.abs_diff(*to) == 1) {
-                world.places[at].node.command(world.now, 0, Command::Open { link: link(to) });
-            }
-            world.drain(at);
-        }
-        for left in 0..count - 1 {
-            world.change(left, true);
-        }
-        world
-    }
-
-    /// Takes the path between a place and the next up or down.
-    fn change(&mut self, left: usize, is_up: bool) {
-        let changes = if is_up { self.up.insert(left) } else { self.up.remove(&left) };
-        if !changes {
-            return;
-        }
-        for (at, to) in [(left, left + 1), (left + 1, left)] {
-            let rate_bps = Some(10_000_000);
-            let owlt = Some(Duration::from_millis(20));
-            let event = if is_up {
-                PathEvent::Up(PathInfo { rate_bps, owlt, ..PathInfo::datagram(1472) })
-            } else {
-                PathEvent::Down
-            };
-            self.places[at].node.handle_input(self.now, Input::Path(path(to), event));
-            self.drain(at);
-        }
-    }
-
-    fn fly(&mut self, from: usize, to: usize, datagram: &[u8]) {
-        if self.rng.below(1000) < self.loss {
-            return;
-        }
-        let copies = 1 + u64::from(self.rng.below(20) == 0);
-        for _ in 0..copies {
-            let late = if self.rng.below(10) == 0 { self.rng.below(100) } else { 0 };
-            self.number += 1;
-            let at = self.now + Duration::from_millis(20 + late);
-            self.flying.insert((at, self.number), (from, to, datagram.to_vec()));
-        }
-    }
-
-    fn drain(&mut self, at: usize) {
-        loop {
-            let mut some = false;
-            let mut tx = TxBuf::new(4);
-            if let Some(transmit) = self.places[at].node.poll_transmit(self.now, &mut tx) {
-                some = true;
-                let to = behind(transmit.path);
-                assert!(self.up.contains(&at.min(to)), "sent on a path that is down");
-                let datagrams: Vec<Vec<u8>> = tx.datagrams().map(<[u8]>::to_vec).collect();
-                for datagram in datagrams {
-                    self.fly(at, to, &datagram);
-                }
-            }
-            some |= self.places[at].turn(self.now, |effect| match effect {
-                Effect::Path(
-                    PathEffect::PauseRead { .. }
-                    | PathEffect::ResumeRead { .. }
-                    | PathEffect::Retain { .. }
-                    | PathEffect::Release { .. },
-                ) => {}
-                other => panic!("{other:?}"),
-            });
-            if !some {
-                return;
-            }
-        }
-    }
-
-    fn pass(&mut self, time: Duration) {
-        let until = self.now + time;
-        loop {
-            let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
-            let due = self.places.iter().filter_map(|place| place.node.poll_timeout());
-            let next = flying.into_iter().chain(due.map(|deadline| deadline.at)).min();
-            let Some(next) = next.filter(|next| *next <= until) else { break };
-            self.now = self.now.max(next);
-            while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
-                let (from, to, datagram) = entry.remove();
-                if self.up.contains(&from.min(to)) {
-                    let receive = Receive::datagram(path(from), &datagram);
-                    self.places[to].node.handle_input(self.now, Input::Receive(receive));
-                    self.drain(to);
-                }
-            }
-            for at in 0..self.places.len() {
-                self.places[at].node.handle_timeout(self.now);
-                self.drain(at);
-                let after = self.places[at].node.poll_timeout();
-                assert!(after.is_none_or(|deadline| deadline.at > self.now), "{after:?}");
-            }
-        }
-        self.now = until;
-    }
+fn tcpcl(at: usize, around: &[usize], protocol: Protocol) -> Box<dyn Layer> {
+    let peer = |to: &usize| tcpcl::Peer { path: path(*to), server_name: String::new(), node: None };
+    let peers = around.iter().map(|to| (link(*to), peer(to))).collect();
+    let node = node(at);
+    Box::new(Tcpcl::new(tcpcl::Config { node, protocol, peers, ..tcpcl::Config::default() }))
 }
 
 fn story(kind: Kind, seed: u64) -> Result<(), String> {
@@ -223,7 +104,8 @@ fn story(kind: Kind, seed: u64) -> Result<(), String> {
     // Without retransmissions, bundles only arrive if nothing is lost.
     let calm = !kind.is_reliable() && seed.is_multiple_of(2);
     let loss = if calm { 0 } else { seed % 5 * 40 };
-    let mut world = World::new(kind, count, loss, seed);
+    let medium = if kind.has_streams() { Medium::Streams } else { Medium::Datagrams { loss } };
+    let mut world = World::new(count, medium, seed, |at, around| kind.layer(at, around, seed));
     let mut sent = BTreeMap::new();
     for step in 0..60u64 {
         match world.rng.below(10) {
@@ -233,19 +115,20 @@ fn story(kind: Kind, seed: u64) -> Result<(), String> {
                 let longest = [300, 5000, 40_000][world.rng.below(3) as usize];
                 let len = world.rng.below(longest) as usize;
                 let request = SendRequest::new(endpoint(to), vec![step as u8; len]);
-                let now = world.now;
-                let send = |agent: &mut Agent| agent.send(now, request);
-                let id = world.places[from].node.with_agent(now, send).expect("there is room");
-                sent.insert(id, (to, len));
-                world.drain(from);
+                sent.insert(world.send(from, request), (to, len));
             }
             3 if !calm => {
                 let left = world.rng.below(count as u64 - 1) as usize;
-                world.change(left, false);
+                world.down(left);
             }
             4 | 5 => {
                 let left = world.rng.below(count as u64 - 1) as usize;
-                world.change(left, true);
+                if kind.has_streams() && world.rng.below(2) == 0 {
+                    // A contact ends in order, with bundles in transit.
+                    world.command(left, Command::Close { link: link(left + 1) });
+                } else {
+                    world.restore(left);
+                }
             }
             _ => {
                 let ms = world.rng.below(30_000);
@@ -254,7 +137,7 @@ fn story(kind: Kind, seed: u64) -> Result<(), String> {
         }
     }
     for left in 0..count - 1 {
-        world.change(left, true);
+        world.restore(left);
     }
     world.pass(Duration::from_secs(3000));
     for (id, (to, len)) in &sent {
@@ -263,6 +146,10 @@ fn story(kind: Kind, seed: u64) -> Result<(), String> {
         if taken != [*len] && !(may_be_lost && taken.is_empty()) {
             return Err(format!("{id:?} of {len} bytes for {to} arrived as {taken:?}"));
         }
+    }
+    let stored: usize = world.places.iter().map(|place| place.stored).sum();
+    if stored != sent.len() {
+        return Err(format!("{stored} of {} bundles were stored", sent.len()));
     }
     for (at, place) in world.places.iter().enumerate() {
         let held = place.node.agent().statistics().bundles;
@@ -300,9 +187,16 @@ fn bundles_cross_norm_once_with_any_losses() {
 }
 
 #[test]
+fn bundles_cross_streams_that_break() {
+    stories(Kind::Tcpcl4, 0..60);
+    stories(Kind::Tcpcl3, 0..60);
+}
+
+#[test]
 #[ignore = "thousands of stories, by hand"]
 fn bundles_cross_once_in_many_runs() {
-    for kind in [Kind::Udpcl, Kind::Ltpcl, Kind::Saratoga, Kind::Norm] {
+    let datagrams = [Kind::Udpcl, Kind::Ltpcl, Kind::Saratoga, Kind::Norm];
+    for kind in datagrams.into_iter().chain([Kind::Tcpcl4, Kind::Tcpcl3]) {
         stories(kind, 1_000..6_000);
     }
 }

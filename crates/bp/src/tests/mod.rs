@@ -17,7 +17,6 @@ mod layers;
 mod mutations;
 mod nodes;
 pub(crate) mod pair;
-mod place;
 mod requirements;
 mod routes;
 mod security;

@@ -4,15 +4,13 @@
 //! and the primary block of a bundle that the holder of the key made, with the scope that the rule
 //! demands.
 
-use bytes::Bytes;
-use engine::{Effect, Engine as _, Input, MemoryStore, Rng, Time};
+use engine::Rng;
 
-use super::super::agent::{Agent, Config, Indication, Limits};
-use super::super::layer::{Content, Event, LinkId, TransferId};
+use super::super::agent::{Config, Limits, Statistics};
 use super::super::security::{Key, Opened, Operation, Policy, Role, Rule, Vectors};
 use super::attacks::{bytes_of_six, seven, six};
 use super::security::rule;
-use super::world::{chain, endpoint};
+use super::world::{World, chain, endpoint};
 use crate::codec::bp7::{
     Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Extension,
     Fragment, HopCount, PAYLOAD, PAYLOAD_NUMBER, Primary,
@@ -376,58 +374,32 @@ fn demands() -> Vec<Demand> {
     places.into_iter().map(demand).collect()
 }
 
-/// Node 1 of 3, between the others.
-struct Door {
-    agent: Agent,
-    store: MemoryStore,
-}
+/// Node 2 of 3, between the others.
+struct Door(World);
 
 impl Door {
     fn new(rules: Vec<Rule>) -> Self {
         let limits = Limits { inline: usize::MAX, inline_total: usize::MAX, ..Limits::default() };
         let config = Config { security: policy(rules), limits, ..chain(3, 1, false) };
-        let agent = Agent::new(config, Rng::new(1, "agent"));
-        let mut door = Self { agent, store: MemoryStore::new() };
-        door.drain();
-        for endpoint in [endpoint(1), Eid::ipn(2, 0)] {
-            door.agent.register(&endpoint).unwrap();
-        }
-        door
-    }
-
-    fn drain(&mut self) {
-        while let Some(effect) = self.agent.poll_effect() {
-            if let Effect::Store(effect) = effect
-                && let Some((ticket, result)) = self.store.execute(effect)
-            {
-                self.agent.handle_input(Time::from_secs(1), Input::Done(ticket, result));
-            }
-        }
+        let mut world = World::alone(config);
+        world.nodes[0].agent.register(&Eid::ipn(2, 0)).unwrap();
+        Self(world)
     }
 
     /// Hands in a bundle; returns the source and the payload of what is delivered.
-    fn receive(&mut self, number: u64, bytes: &[u8]) -> Option<(Eid, Vec<u8>)> {
-        let (link, transfer) = (LinkId(0), TransferId(number));
-        for event in [
-            Event::Begins { link, transfer, bytes: None },
-            Event::Piece { link, transfer, bytes: Bytes::copy_from_slice(bytes) },
-            Event::Whole { link, transfer, file: None },
-        ] {
-            self.agent.handle_event(Time::from_secs(1), 0, event);
-        }
-        self.drain();
-        let mut delivered = None;
-        while let Some(indication) = self.agent.poll_indication() {
-            if let Indication::Delivered { id, payload: Content::Bytes(bytes), .. } = indication {
-                delivered = Some((id.source, bytes.to_vec()));
-            }
-        }
-        delivered
+    fn receive(&mut self, bytes: &[u8]) -> Option<(Eid, Vec<u8>)> {
+        self.0.hand_in(0, 0, bytes);
+        self.0.settle();
+        self.0.nodes[0].taken.pop().map(|(id, payload)| (id.source, payload))
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.nodes[0].agent.statistics()
     }
 
     /// Number of bundles to be forwarded.
     fn forwards(&self) -> usize {
-        self.agent.statistics().bundles
+        self.statistics().bundles
     }
 }
 
@@ -488,8 +460,7 @@ fn what_is_delivered_under_a_rule_is_what_the_holder_of_the_key_made() {
         let demand = &demands[at];
         let (draft, parts) = case(&mut rng, demand);
         let mut door = Door::new(demand.rules.clone());
-        let delivered: Vec<_> =
-            (0..).zip(&parts).filter_map(|(n, bytes)| door.receive(n, bytes)).collect();
+        let delivered: Vec<_> = parts.iter().filter_map(|bytes| door.receive(bytes)).collect();
         for (source, payload) in &delivered {
             let is_it = |of: &&Genuine| {
                 let is_whole = parts.len() > 1 || is_made(&parts[0], of);
@@ -566,11 +537,11 @@ fn a_block_that_claims_to_be_encryption_replaces_no_signature() {
         for role in [Role::Acceptor, Role::Verifier] {
             for to in [1, 2] {
                 let mut door = Door::new(vec![rule(role, SIGN, &[PAYLOAD])]);
-                let delivered = door.receive(1, &plain(to, blocks.clone()));
+                let delivered = door.receive(&plain(to, blocks.clone()));
                 assert_eq!(delivered, None, "{blocks:?}");
                 let is_passed = role == Role::Verifier && to == 2 && passes;
                 assert_eq!(door.forwards(), usize::from(is_passed), "{role:?} {blocks:?}");
-                assert_eq!(door.agent.statistics().insecure, u64::from(!is_passed));
+                assert_eq!(door.statistics().insecure, u64::from(!is_passed));
             }
         }
     }
@@ -579,7 +550,7 @@ fn a_block_that_claims_to_be_encryption_replaces_no_signature() {
     for rules in [vec![], vec![rule(Role::Verifier, SIGN, &[0])]] {
         for to in [1, 2] {
             let mut door = Door::new(rules.clone());
-            assert_eq!(door.receive(1, &plain(to, primary.clone())), None);
+            assert_eq!(door.receive(&plain(to, primary.clone())), None);
             assert_eq!(door.forwards(), 0);
         }
     }
@@ -596,7 +567,7 @@ fn a_scope_below_that_of_the_rule_is_a_missing_operation() {
                 let demanded = Rule { scope: scope_of(least), ..demanded };
                 let sent = genuine(std::slice::from_ref(&demanded), 1, scope_of(scope), 1);
                 let mut door = Door::new(vec![demanded]);
-                let delivered = door.receive(1, &sent.draft.write());
+                let delivered = door.receive(&sent.draft.write());
                 assert_eq!(delivered.is_some(), scope & least == least, "{least} {scope}");
             }
         }

@@ -11,7 +11,7 @@ use engine::{
 
 use super::super::agent;
 use super::super::layer::{
-    Command, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
+    Command, Content, Event, Identity, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 
 /// Link of both.
@@ -19,11 +19,47 @@ pub(crate) const LINK: LinkId = LinkId(1);
 /// Path of both.
 pub(crate) const PATH: PathId = PathId(1);
 
-/// One of the two.
-pub(crate) struct End {
-    pub(crate) layer: Box<dyn Layer>,
+/// A layer with its store.
+pub(crate) struct Host<L: ?Sized> {
+    pub(crate) layer: Box<L>,
     pub(crate) store: MemoryStore,
     pub(crate) events: Vec<Event>,
+}
+
+impl<L: Layer + ?Sized> Host<L> {
+    pub(crate) fn new(layer: Box<L>) -> Self {
+        Self { layer, store: store(), events: Vec::new() }
+    }
+
+    /// Executes pending effects and records events; complete bundles are accepted if `accepts`.
+    /// Returns the effects on paths, or `None` if nothing was pending.
+    pub(crate) fn turn(&mut self, now: Time, accepts: bool) -> Option<Vec<Effect>> {
+        let mut effects = testing::effects::execute(now, &mut *self.layer, &mut self.store);
+        while let Some(event) = self.layer.poll_indication() {
+            effects.get_or_insert_default();
+            if let Event::Whole { link, transfer, .. } = event
+                && accepts
+            {
+                self.layer.command(now, Command::Accept { link, transfer });
+            }
+            self.events.push(event);
+        }
+        effects
+    }
+
+    /// Results of the bundles that were sent, with their tags.
+    pub(crate) fn outcomes(&self) -> Vec<(u64, Outcome)> {
+        let sent = self.events.iter().filter_map(|event| match event {
+            Event::Sent { tag, outcome, .. } => Some((tag.0, *outcome)),
+            _ => None,
+        });
+        sent.collect()
+    }
+}
+
+/// Datagrams of one of the two.
+#[derive(Default)]
+pub(crate) struct Wire {
     /// Datagrams sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// Times at which they were sent.
@@ -32,8 +68,8 @@ pub(crate) struct End {
     pub(crate) lost: BTreeSet<usize>,
     pub(crate) is_paused: bool,
     waiting: Vec<Vec<u8>>,
-    /// Departure of its last datagram.
-    departed: Time,
+    /// Departure of the last datagram.
+    departed: Option<Time>,
 }
 
 /// Probabilities, in thousandths.
@@ -47,7 +83,8 @@ pub(crate) struct Chance {
 /// Two layers.
 pub(crate) struct Pair {
     pub(crate) now: Time,
-    pub(crate) ends: [End; 2],
+    pub(crate) ends: [Host<dyn Layer>; 2],
+    pub(crate) wires: [Wire; 2],
     pub(crate) delay: Duration,
     pub(crate) chance: Chance,
     pub(crate) rng: Rng,
@@ -67,20 +104,10 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(layers: [Box<dyn Layer>; 2], info: PathInfo, seed: u64) -> Self {
-        let end = |layer| End {
-            layer,
-            store: store(),
-            events: Vec::new(),
-            sent: Vec::new(),
-            times: Vec::new(),
-            lost: BTreeSet::new(),
-            is_paused: false,
-            waiting: Vec::new(),
-            departed: Time::ZERO,
-        };
         let mut pair = Self {
             now: Time::from_secs(1),
-            ends: layers.map(end),
+            ends: layers.map(Host::new),
+            wires: [Wire::default(), Wire::default()],
             delay: Duration::from_millis(10),
             chance: Chance::default(),
             rng: Rng::new(seed, "pair"),
@@ -156,7 +183,8 @@ impl Pair {
         end.layer = layer;
         end.store.close_all();
         end.events.retain(|event| matches!(event, Event::Sent { .. }));
-        (end.is_paused, end.waiting) = (false, Vec::new());
+        let wire = &mut self.wires[n];
+        (wire.is_paused, wire.waiting) = (false, Vec::new());
         self.command(n, Command::Open { link: LINK });
         let up = Input::Path(self.paths[n], PathEvent::Up(self.info.clone()));
         self.ends[n].layer.handle_input(self.now, up);
@@ -165,15 +193,15 @@ impl Pair {
 
     /// Bytes sent.
     fn bytes_sent(&self, n: usize) -> usize {
-        self.ends[n].sent.iter().map(Vec::len).sum()
+        self.wires[n].sent.iter().map(Vec::len).sum()
     }
 
     fn fly(&mut self, from: usize, datagram: &[u8]) {
-        let end = &mut self.ends[from];
-        let place = end.sent.len();
-        end.sent.push(datagram.to_vec());
-        end.times.push(self.now);
-        let is_lost = end.lost.contains(&place) || self.rng.below(1000) < self.chance.loss;
+        let wire = &mut self.wires[from];
+        let place = wire.sent.len();
+        wire.sent.push(datagram.to_vec());
+        wire.times.push(self.now);
+        let is_lost = wire.lost.contains(&place) || self.rng.below(1000) < self.chance.loss;
         if is_lost || !self.is_up {
             return;
         }
@@ -191,10 +219,10 @@ impl Pair {
         loop {
             let mut some = false;
             let mut tx = TxBuf::new(self.batch);
-            let end = &mut self.ends[n];
+            let has_left = self.wires[n].departed.is_none_or(|at| at <= self.now);
             if self.is_up
-                && (!self.is_paced || end.departed <= self.now)
-                && let Some(transmit) = end.layer.poll_transmit(self.now, &mut tx)
+                && (!self.is_paced || has_left)
+                && let Some(transmit) = self.ends[n].layer.poll_transmit(self.now, &mut tx)
             {
                 some = true;
                 assert_eq!(transmit.path, self.paths[n]);
@@ -205,53 +233,26 @@ impl Pair {
                 for datagram in datagrams {
                     self.fly(n, &datagram);
                 }
-                self.ends[n].departed = self.now;
+                self.wires[n].departed = Some(self.now);
                 if self.is_paced {
                     self.now = before;
                 } else if self.now > before {
                     return self.drain(n);
                 }
             }
-            some |= self.drain_effects(n);
-            some |= self.drain_events(n);
-            if !some {
+            let effects = self.ends[n].turn(self.now, self.accepts);
+            if !some && effects.is_none() {
                 return;
             }
-        }
-    }
-
-    fn drain_effects(&mut self, n: usize) -> bool {
-        let mut some = false;
-        let end = &mut self.ends[n];
-        while let Some(effect) = end.layer.poll_effect() {
-            some = true;
-            match effect {
-                Effect::Store(effect) => {
-                    if let Some((ticket, result)) = end.store.execute(effect) {
-                        end.layer.handle_input(self.now, Input::Done(ticket, result));
-                    }
+            for effect in effects.into_iter().flatten() {
+                match effect {
+                    Effect::Path(PathEffect::PauseRead { .. }) => self.wires[n].is_paused = true,
+                    Effect::Path(PathEffect::ResumeRead { .. }) => self.wires[n].is_paused = false,
+                    Effect::Path(PathEffect::Retain { .. } | PathEffect::Release { .. }) => {}
+                    other => panic!("{other:?}"),
                 }
-                Effect::Path(PathEffect::PauseRead { .. }) => end.is_paused = true,
-                Effect::Path(PathEffect::ResumeRead { .. }) => end.is_paused = false,
-                Effect::Path(PathEffect::Retain { .. } | PathEffect::Release { .. }) => {}
-                other => panic!("{other:?}"),
             }
         }
-        some
-    }
-
-    fn drain_events(&mut self, n: usize) -> bool {
-        let mut some = false;
-        while let Some(event) = self.ends[n].layer.poll_indication() {
-            some = true;
-            self.ends[n].events.push(event.clone());
-            if let Event::Whole { link, transfer, .. } = event
-                && self.accepts
-            {
-                self.ends[n].layer.command(self.now, Command::Accept { link, transfer });
-            }
-        }
-        some
     }
 
     /// Advances time, and executes all events until then.
@@ -259,15 +260,15 @@ impl Pair {
         let until = self.now + time;
         loop {
             for n in 0..2 {
-                if !self.ends[n].is_paused {
-                    for datagram in std::mem::take(&mut self.ends[n].waiting) {
+                if !self.wires[n].is_paused {
+                    for datagram in std::mem::take(&mut self.wires[n].waiting) {
                         self.arrive(n, datagram);
                     }
                 }
             }
             let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
             let due = self.ends.iter().filter_map(|end| end.layer.poll_timeout()).map(|d| d.at);
-            let departures = self.ends.iter().map(|end| end.departed);
+            let departures = self.wires.iter().filter_map(|wire| wire.departed);
             let departures = departures.filter(|at| self.is_paced && *at > self.now);
             let next = flying.into_iter().chain(due).chain(departures).min();
             let Some(next) = next.filter(|next| *next <= until.max(self.now)) else { break };
@@ -287,8 +288,8 @@ impl Pair {
     }
 
     fn arrive(&mut self, to: usize, datagram: Vec<u8>) {
-        if self.ends[to].is_paused {
-            self.ends[to].waiting.push(datagram);
+        if self.wires[to].is_paused {
+            self.wires[to].waiting.push(datagram);
             return;
         }
         let receive = Receive::datagram(self.paths[to], &datagram);
@@ -303,11 +304,7 @@ impl Pair {
     }
 
     pub(crate) fn outcomes(&self, n: usize) -> Vec<(u64, Outcome)> {
-        let sent = self.ends[n].events.iter().filter_map(|event| match event {
-            Event::Sent { tag, outcome, .. } => Some((tag.0, *outcome)),
-            _ => None,
-        });
-        sent.collect()
+        self.ends[n].outcomes()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -391,6 +388,71 @@ pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
     let outcomes = pair.outcomes(0);
     assert_eq!(outcomes.len(), expected.len());
     assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+}
+
+/// Checks that bundles of these lengths are not confirmed before the agent accepts them, `wait`
+/// after they were sent.
+pub(crate) fn assert_waits(pair: impl Fn() -> Pair, wait: Duration, lengths: &[usize]) {
+    for len in lengths {
+        let mut pair = pair();
+        pair.accepts = false;
+        pair.send(1, content(*len));
+        pair.pass(wait);
+        assert_eq!(pair.came(1), [whole(*len)]);
+        assert_eq!(pair.outcomes(0), []);
+        pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
+        pair.pass(Duration::from_secs(50));
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+        assert!(pair.is_idle());
+    }
+}
+
+/// Checks the outcomes of bundles of these lengths that the agent refuses for these reasons, and
+/// that their working files are deleted.
+pub(crate) fn assert_refused(
+    pair: impl Fn() -> Pair,
+    lengths: &[usize],
+    cases: &[(Refusal, Outcome)],
+) {
+    for (why, outcome) in cases.iter().copied() {
+        for len in lengths {
+            let mut pair = pair();
+            pair.accepts = false;
+            pair.send(1, content(*len));
+            pair.pass(Duration::from_millis(500));
+            pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
+            pair.pass(Duration::from_secs(10_000));
+            assert_eq!(pair.outcomes(0), [(1, outcome)], "{why:?} {len}");
+            assert_eq!(files(&pair.ends[1].store), 0, "{why:?} {len}");
+            assert!(pair.is_idle(), "{why:?} {len}");
+        }
+    }
+}
+
+/// Checks that a bundle waits while the agent pauses.
+pub(crate) fn assert_pauses(mut pair: Pair) {
+    pair.command(1, Command::Pause { link: LINK });
+    pair.send(1, content(100));
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.came(1).len(), 0);
+    assert_eq!(pair.outcomes(0), []);
+    pair.command(1, Command::Resume { link: LINK });
+    pair.pass(Duration::from_secs(50));
+    assert_eq!(pair.came(1), [whole(100)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
+
+/// Checks that a contact that ends lets the bundle in transit complete, and takes no other.
+pub(crate) fn assert_completes(mut pair: Pair) {
+    let failed = Outcome::Failed { acknowledged: 0 };
+    pair.send(1, content(50_000));
+    pair.command(0, Command::Close { link: LINK });
+    pair.send(2, content(10));
+    assert_eq!(pair.outcomes(0), [(2, failed)]);
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0), [(2, failed), (1, Outcome::Acknowledged)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+    assert!(pair.is_idle());
 }
 
 /// Checks that a long bundle continues after restarts of the first or the second, which `layer`

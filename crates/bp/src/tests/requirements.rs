@@ -9,20 +9,16 @@ use super::super::agent::{Config, Indication, Reports, RequestError, SendRequest
 use super::super::security::{OnFault, Role};
 use super::agent::{payload, secs, send, taken};
 use super::attacks::{bytes_of_seven, bytes_of_six, seven, signed, six};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chains, endpoint, node};
 
 /// Three nodes in a chain that send all reports, the middle one with these settings.
 fn reporting(change: impl Fn(&mut Config)) -> World {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for config in &mut configs {
         config.reports = Reports { deletion: true, reception: true, ..Reports::default() };
     }
     change(&mut configs[1]);
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
-    world
+    World::connected(configs, &[(0, 1), (1, 2)])
 }
 
 fn block(kind: u64, number: u64, flags: BlockFlags, data: &[u8]) -> Block {
@@ -43,14 +39,11 @@ fn encoded(primary: Primary, blocks: Vec<Block>) -> Vec<u8> {
 }
 
 /// Reasons that reports named to node 0: of deletions, of receptions.
-fn reasons(world: &World) -> (Vec<Reason>, Vec<Reason>) {
+pub(super) fn reasons(world: &World) -> (Vec<Reason>, Vec<Reason>) {
     let (mut deleted, mut received) = (Vec::new(), Vec::new());
-    for indication in &world.nodes[0].indications {
-        if let Indication::Report { report, .. } = indication {
-            let of =
-                if report.deleted == Status::NotAsserted { &mut received } else { &mut deleted };
-            of.push(report.reason);
-        }
+    for (_, report) in world.nodes[0].reports() {
+        let of = if report.deleted == Status::NotAsserted { &mut received } else { &mut deleted };
+        of.push(report.reason);
     }
     (deleted, received)
 }
@@ -103,7 +96,7 @@ fn an_exceeded_hop_limit_deletes_a_bundle_at_its_destination_too() {
 #[test]
 fn a_bundle_without_creation_time_gets_an_age() {
     for bundle_max in [u64::MAX, 300] {
-        let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+        let mut world = World::new(chains(3, true), 1);
         world.settle();
         let creation = CreationTimestamp { time_ms: 0, sequence: 5 };
         let primary = Primary { creation, ..seven(Eid::ipn(66, 6), endpoint(2)) };
@@ -220,13 +213,10 @@ fn a_primary_block_is_protected() {
         assert_eq!(reasons(&world).0, reason);
     }
     // A signature does, too.
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[0].security = signed(Role::Source, OnFault::Delete);
     configs[0].security.rules[0].targets = vec![0, 1];
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.connect(1, 2);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
     send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
     world.settle();
     let head = Bundle::decode(&world.crossed[0].2, &Bounds::default()).unwrap().head;
@@ -266,7 +256,7 @@ fn reports_assert_what_was_requested() {
             (BundleFlags::REPORT_DELIVERY, vec![(2, [NO, NO, yes])]),
         ];
         for (flag, expected) in cases {
-            let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+            let mut configs = chains(3, true);
             for config in &mut configs {
                 config.reports = if is_enabled {
                     all
@@ -274,16 +264,12 @@ fn reports_assert_what_was_requested() {
                     Reports { delivery: false, ..Reports::default() }
                 };
             }
-            let mut world = World::new(configs, 1);
-            world.connect(0, 1);
-            world.connect(1, 2);
-            world.settle();
+            let mut world = World::connected(configs, &[(0, 1), (1, 2)]);
             let flags = if with_time { flag.with(BundleFlags::STATUS_TIME) } else { flag };
             world.hand_in(1, 0, &with_blocks(flags, Vec::new()));
             world.settle();
             let mut sent = Vec::new();
-            for indication in &world.nodes[0].indications {
-                let Indication::Report { from, report } = indication else { continue };
+            for (from, report) in world.nodes[0].reports() {
                 assert_eq!(report.source, Eid::ipn(66, 6));
                 assert_eq!(report.creation, seven(Eid::None, Eid::None).creation);
                 assert_eq!((report.fragment, report.reason), (None, Reason::NoInformation));

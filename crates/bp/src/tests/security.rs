@@ -2,12 +2,12 @@
 
 use engine::Rng;
 
-use super::super::agent::{Indication, Pattern, Reports, RequestError, SendRequest};
+use super::super::agent::{Pattern, Reports, RequestError, SendRequest};
 use super::super::security::{
     Added, Fault, Key, OnFault, Opened, Operation, Policy, Role, Rule, Vectors,
 };
 use super::agent::{payload, send, taken};
-use super::world::{World, chain, endpoint, node};
+use super::world::{World, chains, endpoint, node};
 use crate::codec::bp7::{
     BUNDLE_AGE, BlockFlags, Bounds, Bundle, BundleFlags, Eid, PAYLOAD, PAYLOAD_NUMBER, Reason,
 };
@@ -238,7 +238,7 @@ fn signatures_hold_in_any_order_of_rules_and_targets() {
 
 /// From node 1 over node 2 to node 3, with these policies.
 fn world(policies: [Policy; 3], bundle_max: u64) -> World {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     for (config, policy) in configs.iter_mut().zip(policies) {
         config.security = policy;
         config.reports = Reports { deletion: true, ..Reports::default() };
@@ -305,11 +305,9 @@ fn initialization_vectors_are_unique() {
 
 /// Bundles of node 1 under this policy, as sent on its link.
 fn protected(policy: Policy) -> Vec<u8> {
-    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    let mut configs = chains(3, true);
     configs[0].security = policy;
-    let mut world = World::new(configs, 1);
-    world.connect(0, 1);
-    world.settle();
+    let mut world = World::connected(configs, &[(0, 1)]);
     let flags = BundleFlags::REPORT_DELETION;
     let request = SendRequest { flags, ..SendRequest::new(endpoint(2), payload(100)) };
     send(&mut world, 0, request);
@@ -339,14 +337,9 @@ fn tampered_bundles_are_deleted_and_reported() {
             world.hand_in(1, 0, &bytes);
             world.settle();
             assert_eq!(taken(&world, 2).len(), usize::from(!changes), "{is_signed}");
-            let reasons: Vec<_> = world.nodes[0]
-                .indications
-                .iter()
-                .filter_map(|indication| match indication {
-                    Indication::Report { from, report } => Some((from.clone(), report.reason)),
-                    _ => None,
-                })
-                .collect();
+            let reports = world.nodes[0].reports();
+            let reasons: Vec<_> =
+                reports.map(|(from, report)| (from.clone(), report.reason)).collect();
             let expected = if changes { vec![(node(1), Reason::FailedSecurity)] } else { vec![] };
             assert_eq!(reasons, expected, "{is_signed}");
         }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use engine::{Rng, Time};
 use routing::settings::Settings;
+use testing::meetings::{Meeting, Meetings};
 
 use super::super::agent::{Config, Indication, Reports, Routing, SendRequest, State};
-use super::super::contacts::{Contact, ContactPlan};
+use super::super::contacts::ContactPlan;
 use super::super::routes::Router;
 use super::world::{World, chain, endpoint, node};
 use crate::codec::bp7::{BundleFlags, BundleId, Eid};
@@ -23,7 +24,7 @@ const NODES: usize = 4;
 /// Contacts begin before this time, in seconds; bundles are made until then.
 const UNRELIABLE: u64 = 600;
 /// Contacts that take place as planned, in seconds.
-const RELIABLE: (u64, u64) = (700, 1500);
+const RELIABLE: Range<u64> = 700..1500;
 /// Lifetime in seconds that outlives the test bed.
 const LONG: u64 = 3000;
 /// Planned rate in bytes per second, and bytes of a piece.
@@ -36,72 +37,24 @@ const WAIT_MAX: u64 = 61;
 /// new routes after missed contacts it is 0.927, with them 0.936.
 const ARRIVE_MIN: f64 = 0.93;
 
-/// A contact as planned, and as it takes place.
-struct Meeting {
-    ends: (usize, usize),
-    planned: (u64, u64),
-    /// Intervals in which the link is up.
-    up: Vec<(u64, u64)>,
-    rate: u64,
-}
-
-impl Meeting {
-    fn random(from: usize, to: usize, start: u64, end: u64, rng: &mut Rng) -> Self {
-        let up = match rng.below(100) {
-            0..45 => vec![(start, end)],
-            // Missed.
-            45..60 => Vec::new(),
-            // Late, by more or less than the timeout.
-            60..75 => vec![(start + 1 + rng.below(end - start - 1), end)],
-            // Interrupted.
-            _ => {
-                let mut up = Vec::new();
-                let mut at = start;
-                while at < end {
-                    let down = at + 1 + rng.below(15);
-                    up.push((at, down.min(end)));
-                    at = down + 1 + rng.below(15);
-                }
-                up
-            }
-        };
-        let rate = if rng.below(100) < 30 { RATE * 2 / 5 } else { RATE };
-        Self { ends: (from, to), planned: (start, end), up, rate }
-    }
-
-    fn contacts(&self) -> [Contact; 2] {
-        let (a, b) = (self.ends.0 as u64 + 1, self.ends.1 as u64 + 1);
-        let (start, end) = (Time::from_secs(self.planned.0), Time::from_secs(self.planned.1));
-        [(a, b), (b, a)].map(|(from, to)| Contact {
-            from,
-            to,
-            start,
-            end,
-            rate_bps: 8 * RATE,
-            confidence: 1.0,
-        })
-    }
-
-    fn is_up(&self, at: u64) -> bool {
-        self.up.iter().any(|(start, end)| (*start..*end).contains(&at))
-    }
-}
-
 fn meetings(rng: &mut Rng) -> Vec<Meeting> {
+    let bounds = Meetings {
+        first: 10..70,
+        lasts: 10..90,
+        pause: 5..155,
+        interval: 1..16,
+        begin_before: UNRELIABLE,
+        end_max: RELIABLE.start,
+        rate: RATE,
+    };
     let mut all = Vec::new();
     // The ring has all pairs but two without a common node.
     let across = 1 + rng.below(3) as usize;
     for a in 0..NODES {
         for b in a + 1..NODES {
-            let mut at = 10 + rng.below(60);
-            while at < UNRELIABLE && rng.below(10) > 0 {
-                let end = at + 10 + rng.below(80);
-                all.push(Meeting::random(a, b, at, end, rng));
-                at = end + 5 + rng.below(150);
-            }
+            all.extend(bounds.between([a, b], rng));
             if [a, b].contains(&0) != [a, b].contains(&across) {
-                let up = vec![RELIABLE];
-                all.push(Meeting { ends: (a, b), planned: RELIABLE, up, rate: RATE });
+                all.push(bounds.kept([a, b], RELIABLE));
             }
         }
     }
@@ -128,11 +81,11 @@ impl Sent {
         for _ in 1..NODES {
             for meeting in meetings {
                 let seconds = pieces.div_ceil(meeting.rate / PIECE as u64);
-                let (a, b) = meeting.ends;
-                for (start, end) in &meeting.up {
+                let [a, b] = meeting.ends;
+                for up in &meeting.up {
                     for (from, to) in [(a, b), (b, a)] {
-                        let done = times[from].max(*start).saturating_add(seconds);
-                        if done <= *end {
+                        let done = times[from].max(up.start).saturating_add(seconds);
+                        if done <= up.end {
                             times[to] = times[to].min(done);
                         }
                     }
@@ -174,8 +127,8 @@ impl Bed {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed, "test bed");
         let meetings = meetings(&mut rng);
-        let contacts = meetings.iter().flat_map(Meeting::contacts).collect();
-        let plan = ContactPlan::new(contacts, &[]).unwrap();
+        let contacts = meetings.iter().flat_map(|meeting| meeting.contacts(Time::from_secs));
+        let plan = ContactPlan::new(contacts.collect(), &[]).unwrap();
         let configs = (0..NODES).map(|at| {
             let router = Router::new(at as u64 + 1, plan.clone(), Settings::default());
             let routing = Routing::ContactGraph(Box::new(router), Vec::new());
@@ -194,10 +147,10 @@ impl Bed {
     /// Connects and disconnects nodes; carries as many bytes as their links do in a second.
     fn second(&mut self, at: u64) {
         for meeting in &self.meetings {
-            let (a, b) = meeting.ends;
+            let [a, b] = meeting.ends;
             if meeting.is_up(at) {
                 self.world.connect(a, b);
-            } else if (meeting.planned.0..=meeting.planned.1).contains(&at) {
+            } else if (meeting.planned.start..=meeting.planned.end).contains(&at) {
                 // Sometimes bundles arrive whose acknowledgements are lost.
                 if self.rng.below(4) == 0 {
                     for (from, to) in [(a, b), (b, a)] {
@@ -210,7 +163,7 @@ impl Bed {
         self.act();
         let up = self.meetings.iter().filter(|meeting| meeting.is_up(at));
         let up: Vec<_> = up.map(|meeting| (meeting.ends, meeting.rate)).collect();
-        for ((a, b), rate) in up {
+        for ([a, b], rate) in up {
             for (from, to) in [(a, b), (b, a)] {
                 for _ in 0..rate / PIECE as u64 {
                     if self.world.carry_over(from, to) {
@@ -258,7 +211,8 @@ impl Bed {
                         return Err(format!("{at} s: node {n} is idle with {bundle:?}"));
                     }
                     State::Waiting
-                        if at > RELIABLE.0 || number(&bundle.destination).is_some_and(is_idle) =>
+                        if at > RELIABLE.start
+                            || number(&bundle.destination).is_some_and(is_idle) =>
                     {
                         let key = (n, bundle.id);
                         let since = self.waits.get(&key).copied().unwrap_or(at);
@@ -291,11 +245,8 @@ impl Bed {
             if times > 1 || times == 0 && !deleted.contains(id) {
                 return Err(format!("{id:?} to {} was delivered {times} times", sent.to));
             }
-            let is_report = |indication: &Indication| match indication {
-                Indication::Report { report, .. } => report.creation == id.creation,
-                _ => false,
-            };
-            if times == 0 && !nodes[sent.from].indications.iter().any(is_report) {
+            let mut reports = nodes[sent.from].reports();
+            if times == 0 && !reports.any(|(_, report)| report.creation == id.creation) {
                 unreported += 1;
             }
             if sent.expires < sent.at + LONG {
@@ -316,7 +267,7 @@ impl Bed {
 fn story(seed: u64) -> Result<Numbers, String> {
     let mut bed = Bed::new(seed);
     bed.act();
-    for at in 10..RELIABLE.1 {
+    for at in 10..RELIABLE.end {
         if at < UNRELIABLE && bed.rng.below(10) == 0 {
             bed.send(at);
         }
@@ -324,7 +275,7 @@ fn story(seed: u64) -> Result<Numbers, String> {
         bed.check(at)?;
         bed.world.pass_a_little(Duration::from_secs(1));
         bed.act();
-        if at > RELIABLE.0 && bed.is_over() {
+        if at > RELIABLE.start && bed.is_over() {
             break;
         }
     }

@@ -14,7 +14,7 @@ use super::super::layer::{
     Command, Content, Event, Identity, LinkId, Neighbour, Outcome, Outgoing, Refusal, Tag,
     TransferId,
 };
-use crate::codec::bp7::{BundleId, Eid};
+use crate::codec::bp7::{BundleId, Eid, StatusReport};
 
 /// Bytes of a written record.
 const RECORD: u64 = 100;
@@ -134,6 +134,16 @@ pub(super) struct Node {
     life: u64,
 }
 
+impl Node {
+    /// Status reports to its users, with the reporting nodes.
+    pub(super) fn reports(&self) -> impl Iterator<Item = (&Eid, &StatusReport)> {
+        self.indications.iter().filter_map(|indication| match indication {
+            Indication::Report { from, report } => Some((from, report)),
+            _ => None,
+        })
+    }
+}
+
 /// A bundle in transit between two nodes.
 #[derive(Debug)]
 struct Transfer {
@@ -196,10 +206,35 @@ pub(super) fn chain(count: usize, at: usize, persistent: bool) -> Config {
     }
 }
 
+/// Settings of all nodes in a chain.
+pub(super) fn chains(count: usize, persistent: bool) -> Vec<Config> {
+    (0..count).map(|at| chain(count, at, persistent)).collect()
+}
+
 impl World {
     pub(super) fn new(configs: Vec<Config>, seed: u64) -> Self {
+        let endpoints = (0..configs.len()).map(endpoint);
+        Self::with(configs.into_iter().zip(endpoints), seed)
+    }
+
+    /// Nodes with links between some of them.
+    pub(super) fn connected(configs: Vec<Config>, links: &[(usize, usize)]) -> Self {
+        let mut world = Self::new(configs, 1);
+        links.iter().for_each(|(a, b)| world.connect(*a, *b));
+        world.settle();
+        world
+    }
+
+    /// Node 2 of 3 alone: the test is its neighbours.
+    pub(super) fn alone(config: Config) -> Self {
+        let mut world = Self::with([(config, endpoint(1))], 1);
+        world.settle();
+        world
+    }
+
+    fn with(configs: impl IntoIterator<Item = (Config, Eid)>, seed: u64) -> Self {
         let rng = Rng::new(seed, "world");
-        let nodes = configs.into_iter().enumerate().map(|(n, config)| Node {
+        let nodes = configs.into_iter().map(|(config, endpoint)| Node {
             agent: Agent::new(config.clone(), Rng::new(seed, "agent")),
             config,
             disk: Disk::default(),
@@ -208,7 +243,7 @@ impl World {
             indications: Vec::new(),
             taken: Vec::new(),
             offered: VecDeque::new(),
-            endpoints: vec![endpoint(n)],
+            endpoints: vec![endpoint],
             life: 0,
         });
         let mut world = Self {
@@ -235,7 +270,7 @@ impl World {
     }
 
     pub(super) fn chain(count: usize, persistent: bool, seed: u64) -> Self {
-        let configs = (0..count).map(|at| chain(count, at, persistent)).collect();
+        let configs = chains(count, persistent);
         let mut world = Self::new(configs, seed);
         for at in 1..count {
             world.connect(at - 1, at);
@@ -262,8 +297,7 @@ impl World {
                     window_bytes: self.window_bytes,
                 };
                 let link = LinkId(to as u32);
-                self.nodes[at].agent.handle_event(self.now, 0, Event::Up { link, neighbour });
-                self.drain(at);
+                self.event(at, Event::Up { link, neighbour });
             }
         }
     }
@@ -290,8 +324,7 @@ impl World {
         }
         for (at, to) in [(a, b), (b, a)] {
             let down = Event::Down { link: LinkId(to as u32), why: "a test" };
-            self.nodes[at].agent.handle_event(self.now, 0, down);
-            self.drain(at);
+            self.event(at, down);
         }
     }
 
@@ -356,6 +389,19 @@ impl World {
         })
     }
 
+    /// Hands an event of a layer to a node.
+    pub(super) fn event(&mut self, n: usize, event: Event) {
+        self.nodes[n].agent.handle_event(self.now, 0, event);
+        self.drain(n);
+    }
+
+    /// Commands of a node to its layer, after all that its store is to do.
+    pub(super) fn commands(&mut self, n: usize) -> Vec<Command> {
+        self.drain(n);
+        while self.store(n) {}
+        self.nodes[n].commands.drain(..).collect()
+    }
+
     fn store(&mut self, n: usize) -> bool {
         let node = &mut self.nodes[n];
         let Some(effect) = node.effects.pop_front() else { return false };
@@ -380,8 +426,7 @@ impl World {
                 let Some(bytes) = self.whole(n, &bundle) else {
                     let outcome = Outcome::Failed { acknowledged: 0 };
                     let sent = Event::Sent { link, tag, outcome };
-                    self.nodes[n].agent.handle_event(self.now, 0, sent);
-                    self.drain(n);
+                    self.event(n, sent);
                     return true;
                 };
                 let id = TransferId(self.next);
@@ -392,8 +437,7 @@ impl World {
                 if self.refusing.contains(&to) {
                     let outcome = Outcome::Refused(Refusal::NotAcceptable);
                     let sent = Event::Sent { link, tag, outcome };
-                    self.nodes[n].agent.handle_event(self.now, 0, sent);
-                    self.drain(n);
+                    self.event(n, sent);
                     return true;
                 }
                 let transfer = Transfer {
@@ -417,8 +461,7 @@ impl World {
                     let transfer = self.transfers.remove(at);
                     let link = LinkId(n as u32);
                     let broken = Event::Broken { link, transfer: transfer.id, keep: false };
-                    self.nodes[to].agent.handle_event(self.now, 0, broken);
-                    self.drain(to);
+                    self.event(to, broken);
                 }
             }
             Command::Open { .. } | Command::Close { .. } => {}
@@ -441,8 +484,7 @@ impl World {
         self.late.retain(|(late, _)| *late != id);
         let Transfer { from, to, tag, .. } = self.transfers.remove(at);
         let sent = Event::Sent { link: LinkId(to as u32), tag, outcome };
-        self.nodes[from].agent.handle_event(self.now, 0, sent);
-        self.drain(from);
+        self.event(from, sent);
     }
 
     /// Delivers the acknowledgements that wait.
@@ -486,8 +528,7 @@ impl World {
             transfer.is_reported = true;
             Event::Whole { link, transfer: id, file: None }
         };
-        self.nodes[to].agent.handle_event(self.now, 0, event);
-        self.drain(to);
+        self.event(to, event);
         true
     }
 
@@ -563,8 +604,7 @@ impl World {
         let begins = Event::Begins { link, transfer, bytes: None };
         let whole = Event::Whole { link, transfer, file: None };
         for event in [begins].into_iter().chain(pieces).chain([whole]) {
-            self.nodes[to].agent.handle_event(self.now, 0, event);
-            self.drain(to);
+            self.event(to, event);
         }
     }
 }

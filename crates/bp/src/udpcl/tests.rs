@@ -49,7 +49,7 @@ fn a_bundle_is_a_datagram() {
     pair.send(3, file);
     pair.send(4, content(1467));
     pair.pass(Duration::from_secs(1));
-    assert_eq!(pair.ends[0].sent, [whole(10), whole(1466), whole(700)]);
+    assert_eq!(pair.wires[0].sent, [whole(10), whole(1466), whole(700)]);
     assert_eq!(pair.came(1), [whole(10), whole(1466), whole(700)]);
     let left = Outcome::Left;
     let mut outcomes = pair.outcomes(0);
@@ -61,7 +61,7 @@ fn a_bundle_is_a_datagram() {
 #[test]
 fn lost_datagrams_count_as_left() {
     let mut pair = pair(config());
-    pair.ends[0].lost = [1].into();
+    pair.wires[0].lost = [1].into();
     for tag in 0..3 {
         pair.send(tag, content(tag as usize));
     }
@@ -81,7 +81,7 @@ fn rate_and_interval_pace_datagrams() {
     }
     pair.pass(Duration::from_secs(1));
     let since = |pair: &Pair| -> Vec<u64> {
-        let times = pair.ends[0].times.iter();
+        let times = pair.wires[0].times.iter();
         times.map(|at| (*at - Time::from_secs(1)).as_millis() as u64).collect()
     };
     assert_eq!(since(&pair)[..3], [0, 80, 160]);
@@ -103,8 +103,8 @@ fn longer_bundles_are_fragmented_and_reassembled() {
     let file = in_file(&mut pair, 1_000_000);
     pair.send(3, file);
     pair.pass(Duration::from_secs(1));
-    assert_eq!(pair.ends[0].sent[0], whole(10));
-    assert_eq!(pair.ends[0].sent[1][..13], [0x46, 0, 0, 0, 1, 0, 1, 0x86, 0xa6, 0, 0, 0, 0]);
+    assert_eq!(pair.wires[0].sent[0], whole(10));
+    assert_eq!(pair.wires[0].sent[1][..13], [0x46, 0, 0, 0, 1, 0, 1, 0x86, 0xa6, 0, 0, 0, 0]);
     let came = pair.came(1);
     assert!(came == [whole(10), whole(100_000), whole(1_000_000)]);
     assert!(pair.is_idle());
@@ -113,7 +113,7 @@ fn longer_bundles_are_fragmented_and_reassembled() {
 #[test]
 fn a_fragment_that_is_lost_loses_the_bundle() {
     let mut pair = pair(cutting());
-    pair.ends[0].lost = [2].into();
+    pair.wires[0].lost = [2].into();
     pair.send(1, content(10_000));
     pair.send(2, content(20_000));
     pair.pass(Duration::from_secs(59));
@@ -234,7 +234,7 @@ fn keepalives_are_sent_by_idle_links() {
     pair.send(1, content(1));
     pair.pass(Duration::from_secs(20));
     // At 15 s, the shortest interval, and 15 s after the bundle.
-    assert_eq!(pair.ends[0].sent, [vec![0; 4], whole(1), vec![0; 4]]);
+    assert_eq!(pair.wires[0].sent, [vec![0; 4], whole(1), vec![0; 4]]);
     assert_eq!(pair.came(1), [whole(1)]);
     pair.down();
     assert!(pair.is_idle());
@@ -249,17 +249,17 @@ fn undecided_bundles_pause_reception() {
         pair.send(tag, content(9));
     }
     pair.pass(Duration::from_secs(1));
-    assert!(pair.ends[1].is_paused);
+    assert!(pair.wires[1].is_paused);
     assert_eq!(pair.came(1).len(), 4);
     for transfer in 0..2 {
         let (link, transfer) = (LINK, TransferId(transfer));
         pair.command(1, Command::Refuse { link, transfer, why: Refusal::NoResources });
     }
-    assert!(!pair.ends[1].is_paused);
+    assert!(!pair.wires[1].is_paused);
     pair.pass(Duration::from_secs(1));
     assert_eq!(pair.came(1).len(), 6);
     pair.command(1, Command::Pause { link: LINK });
-    assert!(pair.ends[1].is_paused);
+    assert!(pair.wires[1].is_paused);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn files_and_bytes_give_equal_datagrams() {
         let payload = content(&mut pair);
         pair.send(1, payload);
         pair.pass(Duration::from_secs(1));
-        pair.ends[0].sent.clone()
+        pair.wires[0].sent.clone()
     };
     let there = bundle(|pair| in_file(pair, 300_000));
     assert!(there == bundle(|_| Content::Bytes(Bytes::from(bytes(300_000)))));

@@ -9,7 +9,9 @@ use super::world::{PATH, World, content, lose_numbers, lose_one_in, name};
 use crate::segment::{
     Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End, Report, Segment, SessionId,
 };
-use crate::{Config, FILE_SERVICE, Indication, Limits, PeerError, Red, Remote, SendRequest, Timer};
+use crate::{
+    Config, FILE_SERVICE, Format, Indication, Limits, PeerError, Red, Remote, SendRequest, Timer,
+};
 
 /// Three segments and the description of the file, which is 24 bytes long.
 const SIZE: usize = 2500;
@@ -543,6 +545,38 @@ fn a_report_beyond_the_red_part_is_acknowledged_and_ignored() {
     assert_eq!(world.peer_errors(0), [PeerError::ReportBeyondEnd]);
     assert_eq!(lines(&world, 0).last().map(String::as_str), Some("RA 1"));
     assert!(world.finished(0).is_none());
+}
+
+/// An empty segment gives the end of the red part or of the block, and no byte before it.
+#[test]
+fn a_red_part_is_complete_with_its_last_byte() {
+    let file = content(1000);
+    let cases = [
+        (DataKind::EndOfRedBlock, true),
+        (DataKind::EndOfRedPart, true),
+        (DataKind::EndOfRedPart, false),
+    ];
+    for (kind, journal) in cases {
+        let format = Format::Raw { name: "copy".to_owned() };
+        let mut world = alone(&Config { format, journal, ..impatient() });
+        let soon = |world: &mut World| world.run_until(world.now + SECOND / 10);
+        say(&mut world, 1, STRANGE, red(DataKind::Red, 0, &file[..999]));
+        say(&mut world, 1, STRANGE, red(kind, 1000, &[]));
+        soon(&mut world);
+        assert_eq!(lines(&world, 1), ["RS 1/1 0-1000: 0-999"], "{kind:?}");
+        assert!(world.hosts[1].store.get(&name("copy")).is_none(), "{kind:?}");
+        world.hosts[1].slow = Some(Vec::new());
+        let checkpoint = Some(Checkpoint { serial: 2001, report: 0 });
+        let (kind, data) = (DataKind::Checkpoint, &file[999..]);
+        let last = Data { kind, service: FILE_SERVICE, offset: 999, checkpoint, data };
+        say(&mut world, 1, STRANGE, Body::Data(last));
+        soon(&mut world);
+        assert_eq!(lines(&world, 1).len(), 1, "it is claimed before it is stored");
+        // A record or a name follows each sync.
+        (0..5).for_each(|_| world.work_off(1));
+        soon(&mut world);
+        assert_eq!(lines(&world, 1)[1..], ["RS 2/2 0-1000: 0-1000"], "{kind:?}");
+    }
 }
 
 #[test]

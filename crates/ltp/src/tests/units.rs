@@ -112,6 +112,21 @@ fn invalid_blocks_of_units_are_refused() {
     assert_eq!(world.transcript(), ["< CR UNREACH"]);
 }
 
+/// An empty segment gives the end of the block, and no byte before it.
+#[test]
+fn units_arrive_with_the_last_byte_of_their_block() {
+    const ID: SessionId = SessionId { originator: 1, number: 1 };
+    let mut world = World::with(&config());
+    world.hear(1, &block(1, 6, b""));
+    for (offset, part) in [(0, &b"\x01\x04fou"[..]), (5, b"r")] {
+        assert_eq!(arrived(&world), []);
+        let (kind, service) = (DataKind::Red, AGGREGATION_SERVICE);
+        let body = Body::Data(Data { kind, service, offset, checkpoint: None, data: part });
+        world.hear(1, &Segment::new(ID, body).to_vec().expect("a segment"));
+    }
+    assert_eq!(arrived(&world), [(ID, 1, b"four".to_vec())]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -4,16 +4,18 @@
 //! `SLOWLIGHT_BEDS` is the number of runs (3), `SLOWLIGHT_BED` the first seed (0).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bp::agent::{self, Agent, Indication, Limits, Routing, SendRequest};
 use bp::codec::bp7::BundleId;
-use bp::contacts::{Contact, ContactPlan};
+use bp::contacts::ContactPlan;
 use bp::routes::Router;
 use engine::{Rng, Time};
 use routing::settings::Settings;
 use slowlight_rt::node::Node;
+use testing::meetings::{Meeting, Meetings};
 
 use crate::link::Link;
 use crate::node::{Spec, ask, endpoint, payload, wait_until_ready};
@@ -23,7 +25,7 @@ const NODES: usize = 4;
 /// Contacts begin before this time, in milliseconds; bundles are made until then.
 const UNRELIABLE: u64 = 6000;
 /// Contacts that take place as planned, in milliseconds.
-const RELIABLE: (u64, u64) = (7000, 3_600_000);
+const RELIABLE: Range<u64> = 7000..3_600_000;
 /// Planned rate in bytes per second.
 const RATE: u64 = 200_000;
 /// Longest wait until each bundle is delivered or deleted, after all nodes are connected.
@@ -31,71 +33,21 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Concurrent runs.
 const AT_ONCE: u64 = 3;
 
-/// A contact as planned, and as it takes place.
-struct Meeting {
-    ends: (usize, usize),
-    planned: (u64, u64),
-    /// Intervals in which the link is up.
-    up: Vec<(u64, u64)>,
-    rate: u64,
-}
-
-impl Meeting {
-    fn random(ends: (usize, usize), (start, end): (u64, u64), rng: &mut Rng) -> Self {
-        let up = match rng.below(100) {
-            0..45 => vec![(start, end)],
-            // Missed.
-            45..60 => Vec::new(),
-            // Late, by more or less than the timeout.
-            60..75 => vec![(start + 1 + rng.below(end - start - 1), end)],
-            // Interrupted.
-            _ => {
-                let mut up = Vec::new();
-                let mut at = start;
-                while at < end {
-                    let down = at + 30 + rng.below(200);
-                    up.push((at, down.min(end)));
-                    at = down + 30 + rng.below(200);
-                }
-                up
-            }
-        };
-        let rate = if rng.below(100) < 30 { RATE * 2 / 5 } else { RATE };
-        Self { ends, planned: (start, end), up, rate }
-    }
-
-    /// Its contacts by the clock of a node that started after `since`.
-    fn contacts(&self, since: Duration) -> [Contact; 2] {
-        let at = |ms| Time::ZERO + Duration::from_millis(ms).saturating_sub(since);
-        let (start, end) = (at(self.planned.0), at(self.planned.1));
-        let (a, b) = (self.ends.0 as u64, self.ends.1 as u64);
-        [(a, b), (b, a)].map(|(from, to)| Contact {
-            from,
-            to,
-            start,
-            end,
-            rate_bps: 8 * RATE,
-            confidence: 1.0,
-        })
-    }
-
-    fn is_up(&self, ms: u64) -> bool {
-        self.up.iter().any(|(start, end)| (*start..*end).contains(&ms))
-    }
-}
-
 fn meetings(rng: &mut Rng) -> Vec<Meeting> {
+    let bounds = Meetings {
+        first: 500..1100,
+        lasts: 200..1200,
+        pause: 50..1550,
+        interval: 30..230,
+        begin_before: UNRELIABLE,
+        end_max: RELIABLE.start - 100,
+        rate: RATE,
+    };
     let mut all = Vec::new();
-    for a in 1..=NODES {
-        for b in a + 1..=NODES {
-            let mut at = 500 + rng.below(600);
-            while at < UNRELIABLE && rng.below(10) > 0 {
-                let end = (at + 200 + rng.below(1000)).min(RELIABLE.0 - 100);
-                all.push(Meeting::random((a, b), (at, end), rng));
-                at = end + 50 + rng.below(1500);
-            }
-            let up = vec![RELIABLE];
-            all.push(Meeting { ends: (a, b), planned: RELIABLE, up, rate: RATE });
+    for a in 0..NODES {
+        for b in a + 1..NODES {
+            all.extend(bounds.between([a, b], rng));
+            all.push(bounds.kept([a, b], RELIABLE));
         }
     }
     all
@@ -125,8 +77,10 @@ struct Bed {
     deleted: BTreeSet<BundleId>,
 }
 
+/// Settings of a node whose clock starts `since` after the plan.
 fn config(number: usize, meetings: &[Meeting], since: Duration) -> agent::Config {
-    let contacts = meetings.iter().flat_map(|meeting| meeting.contacts(since));
+    let at = |ms| Time::ZERO + Duration::from_millis(ms).saturating_sub(since);
+    let contacts = meetings.iter().flat_map(|meeting| meeting.contacts(at));
     let contacts = contacts.filter(|contact| contact.start < contact.end).collect();
     let plan = ContactPlan::new(contacts, &[]).unwrap();
     let router = Router::new(number as u64, plan, Settings::default());
@@ -191,8 +145,8 @@ impl Bed {
     /// Sets the links as they are now.
     fn set_links(&self) {
         let ms = self.ms();
-        for (ends, link) in &self.links {
-            let mut of = self.meetings.iter().filter(|meeting| meeting.ends == *ends);
+        for ((a, b), link) in &self.links {
+            let mut of = self.meetings.iter().filter(|meeting| meeting.ends == [a - 1, b - 1]);
             link.set_rate(of.find(|meeting| meeting.is_up(ms)).map_or(0, |meeting| meeting.rate));
         }
     }
@@ -252,7 +206,7 @@ impl Bed {
     /// Lets the time of unreliable contacts pass.
     fn unreliable(&mut self) {
         let mut next = 300;
-        while self.ms() < RELIABLE.0 {
+        while self.ms() < RELIABLE.start {
             self.set_links();
             if self.ms() >= next && next < UNRELIABLE {
                 self.send();

@@ -139,8 +139,8 @@ fn a_block_of_ion_arrives_as_three_bundles() {
         .collect();
     assert_eq!(payloads, [&b"one"[..], b"two", b"three"]);
     // The report that claims all of it.
-    assert_eq!(pair.ends[1].sent.len(), 1);
-    assert_eq!(pair.ends[1].sent[0][..3], [8, 1, 7]);
+    assert_eq!(pair.wires[1].sent.len(), 1);
+    assert_eq!(pair.wires[1].sent[0][..3], [8, 1, 7]);
 }
 
 #[test]
@@ -315,15 +315,15 @@ fn bundles_share_blocks_as_those_of_ion() {
     expected.sort();
     assert!(came == expected);
     assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
-    let at = |sent: usize| pair.ends[0].times[sent] - start;
+    let at = |sent: usize| pair.wires[0].times[sent] - start;
     assert!((at(0), at(1)) == (Duration::ZERO, Duration::ZERO));
-    assert!(pair.ends[0].times.iter().any(|at| *at - start == Duration::from_millis(100)));
+    assert!(pair.wires[0].times.iter().any(|at| *at - start == Duration::from_millis(100)));
     // A full window is sent at once.
-    let before = pair.ends[0].sent.len();
+    let before = pair.wires[0].sent.len();
     for tag in 10..20 {
         send(&mut pair, tag, 1);
     }
-    assert_eq!(pair.ends[0].sent.len(), before + 1);
+    assert_eq!(pair.wires[0].sent.len(), before + 1);
     pair.pass(Duration::from_secs(5));
     assert_eq!(pair.came(1).len(), 16);
     assert!(pair.is_idle());

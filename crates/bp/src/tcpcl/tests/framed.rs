@@ -31,12 +31,11 @@ fn a_bundle_leaves_when_its_last_byte_does() {
     let mut world = World::established(framed(Framing::Mtcp), 1);
     let name = FileName::spool("bp/1").unwrap();
     world.ends[0].store.insert(name.clone(), bytes(1_000_000));
-    world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
+    world.event(0, PathEvent::Blocked);
     world.send(1, Content::File { name, offset: 0, len: 1_000_000 });
     world.send(2, Content::Bytes(bytes(300_000).into()));
     assert_eq!(world.outcomes(), []);
-    world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Writable));
-    world.drain(0);
+    world.event(0, PathEvent::Writable);
     assert_eq!(world.outcomes(), [(1, Outcome::Left), (2, Outcome::Left)]);
     world.settle();
     assert!(world.came(1) == [whole(1_000_000), whole(300_000)]);
@@ -46,14 +45,14 @@ fn a_bundle_leaves_when_its_last_byte_does() {
 fn unsent_bundles_fail_when_the_stream_breaks() {
     let mut world = World::established(framed(Framing::Stcp), 1);
     world.send(1, Content::Bytes(bytes(10).into()));
-    world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
+    world.event(0, PathEvent::Blocked);
     world.send(2, Content::Bytes(bytes(10).into()));
     world.down();
     let failed = Outcome::Failed { acknowledged: 0 };
     assert_eq!(world.outcomes(), [(1, Outcome::Left), (2, failed)]);
     // It reconnects and continues.
     world.pass(Duration::from_secs(1));
-    assert_eq!(world.ends[0].opened, 2);
+    assert_eq!(world.wires[0].opened, 2);
     world.connect();
     world.send(3, Content::Bytes(bytes(20).into()));
     world.settle();
@@ -70,8 +69,7 @@ fn the_listening_side_sends_nothing() {
     let (head, tail) = (Bytes::from_static(b"x"), Bytes::new());
     let payload = Content::Bytes(Bytes::new());
     let bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
-    world.ends[1].layer.command(world.now, Command::Send { link, tag: Tag(1), bundle });
-    world.drain(1);
+    world.command(1, Command::Send { link, tag: Tag(1), bundle });
     let failed = Outcome::Failed { acknowledged: 0 };
     let sent = Event::Sent { link, tag: Tag(1), outcome: failed };
     assert_eq!(world.ends[1].events.last(), Some(&sent));
@@ -85,7 +83,7 @@ fn keepalives_are_optional_and_no_bundles() {
         assert_eq!(world.sent[0], [sign; 3].concat());
         assert_eq!(world.came(1).len(), 0);
         assert!(world.ends[1].layer.poll_timeout().is_none());
-        world.ends[1].is_up = false;
+        world.wires[1].is_up = false;
         world.pass(Duration::from_secs(1000));
         assert!(!world.is_down(1));
     }
@@ -101,12 +99,11 @@ fn a_refused_bundle_is_discarded_alone() {
     assert_eq!(world.came(1), [whole(100)]);
     assert!(!world.ends[1].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
     // A contact that ends lets transfers in progress complete.
-    world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
+    world.event(0, PathEvent::Blocked);
     world.send(3, Content::Bytes(bytes(900).into()));
-    let end = &mut world.ends[0];
-    end.layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Writable));
-    end.layer.command(world.now, Command::Close { link: LINK });
-    world.drain(0);
+    let writable = Input::Path(ACTIVE, PathEvent::Writable);
+    world.ends[0].layer.handle_input(world.now, writable);
+    world.command(0, Command::Close { link: LINK });
     world.settle();
     assert_eq!(world.outcomes().last(), Some(&(3, Outcome::Left)));
     assert_eq!(world.came(1).last(), Some(&whole(900)));
@@ -117,12 +114,9 @@ fn a_refused_bundle_is_discarded_alone() {
 #[test]
 fn an_invalid_length_ends_the_stream() {
     let mut world = World::established(framed(Framing::Mtcp), 1);
-    let end = &mut world.ends[1];
-    let text = Receive::datagram(PASSIVE, &[0x64]);
-    end.layer.handle_input(world.now, Input::Receive(text));
-    world.drain(1);
+    world.receive(1, &[0x64]);
     assert!(world.ends[1].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
-    assert!(!world.ends[1].is_up);
+    assert!(!world.wires[1].is_up);
 }
 
 proptest! {

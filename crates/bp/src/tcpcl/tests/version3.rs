@@ -137,13 +137,9 @@ fn reactive_fragments_are_kept_where_both_agree() {
         let mut world = World::established([Config { segment: 1000, ..a }, b], 1);
         world.send(1, Content::Bytes(bytes(10_000).into()));
         // LENGTH of 3 bytes, three segments, and a part of the fourth.
-        let end = &mut world.ends[1];
-        let part: Vec<u8> = end.coming.drain(..3 + 3 * 1003 + 500).collect();
-        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &part)));
-        world.drain(1);
-        let acks: Vec<u8> = world.ends[0].coming.drain(..).collect();
-        let receive = Receive::datagram(ACTIVE, &acks);
-        world.ends[0].layer.handle_input(world.now, Input::Receive(receive));
+        world.carry(1, 3 + 3 * 1003 + 500);
+        let acks = world.wires[0].coming.len();
+        world.carry(0, acks);
         world.down();
         let kept = if reactive_fragmentation { 3000 } else { 0 };
         assert_eq!(world.outcomes(), [(1, failed(kept))]);
@@ -164,10 +160,7 @@ fn a_refusal_stops_a_transfer() {
     let limits = Limits { unacknowledged: 200_000, ..Limits::default() };
     let mut world = World::established([Config { limits, ..a }, b], 1);
     world.send(1, Content::Bytes(bytes(5_000_000).into()));
-    let end = &mut world.ends[1];
-    let first: Vec<u8> = end.coming.drain(..1000).collect();
-    end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &first)));
-    world.drain(1);
+    world.carry(1, 1000);
     let begins = |event: &&Event| matches!(event, Event::Begins { .. });
     let Some(Event::Begins { link, transfer, .. }) =
         world.ends[1].events.iter().find(begins).cloned()
@@ -175,8 +168,7 @@ fn a_refusal_stops_a_transfer() {
         panic!("it did not begin");
     };
     let refuse = Command::Refuse { link, transfer, why: Refusal::Completed };
-    world.ends[1].layer.command(world.now, refuse);
-    world.drain(1);
+    world.command(1, refuse);
     world.send(2, Content::Bytes(bytes(7).into()));
     world.settle();
     let completed = Outcome::Refused(Refusal::Completed);
@@ -203,8 +195,7 @@ fn without_refusals_unneeded_bundles_are_acknowledged() {
         else {
             panic!("it is not whole");
         };
-        world.ends[1].layer.command(world.now, Command::Refuse { link, transfer, why });
-        world.drain(1);
+        world.command(1, Command::Refuse { link, transfer, why });
         world.settle();
         assert_eq!(world.outcomes(), [(1, outcome)]);
     }
@@ -215,8 +206,7 @@ fn without_refusals_unneeded_bundles_are_acknowledged() {
 fn started_transfers_complete_before_the_shutdown() {
     let mut world = World::established(both(Version3::default()), 1);
     world.send(1, Content::Bytes(bytes(100_000).into()));
-    world.ends[0].layer.command(world.now, Command::Close { link: LINK });
-    world.drain(0);
+    world.command(0, Command::Close { link: LINK });
     world.settle();
     assert_eq!(world.outcomes(), [(1, Outcome::Acknowledged)]);
     assert_eq!(world.sent[0].last(), Some(&0x50));
@@ -231,14 +221,13 @@ fn a_shutdown_sets_the_reconnection_delay() {
         let settings = Version3 { reconnect_s, ..Version3::default() };
         let mut world = World::established(both(settings), 1);
         let link = world.link(1);
-        world.ends[1].layer.command(world.now, Command::Close { link });
-        world.drain(1);
+        world.command(1, Command::Close { link });
         world.settle();
         assert!(world.is_down(0), "{reconnect_s:?}");
         world.pass(Duration::from_secs(49));
-        assert_eq!(world.ends[0].opened, opened[0], "{reconnect_s:?}");
+        assert_eq!(world.wires[0].opened, opened[0], "{reconnect_s:?}");
         world.pass(Duration::from_secs(1));
-        assert_eq!(world.ends[0].opened, opened[1], "{reconnect_s:?}");
+        assert_eq!(world.wires[0].opened, opened[1], "{reconnect_s:?}");
     }
 }
 
@@ -250,8 +239,8 @@ fn keepalives_go_both_ways_and_silence_ends_a_session() {
     let before = world.sent[0].len();
     world.pass(Duration::from_secs(100));
     assert_eq!(&world.sent[0][before..], [0x40; 10]);
-    for end in &mut world.ends {
-        end.is_up = false;
+    for wire in &mut world.wires {
+        wire.is_up = false;
     }
     world.pass(Duration::from_secs(90));
     assert!(world.is_down(0) && world.is_down(1));
@@ -263,13 +252,10 @@ fn later_versions_are_accepted_and_earlier_ones_not() {
     let header = |version: u8| [b"dtn!", &[version, 0x01, 0, 0, 0][..]].concat();
     for (bytes, is_up) in [(header(4), true), (header(2), false), (b"SSH-2.0-O".to_vec(), false)] {
         let mut world = World::new(both(Version3::default()), 1);
-        let end = &mut world.ends[1];
-        end.is_up = true;
-        let up = PathEvent::Up(PathInfo::stream());
-        end.layer.handle_input(world.now, Input::Path(PASSIVE, up));
-        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &bytes)));
-        world.drain(1);
-        assert_eq!(world.ends[1].is_up, is_up, "{bytes:?}");
+        world.wires[1].is_up = true;
+        world.event(1, PathEvent::Up(PathInfo::stream()));
+        world.receive(1, &bytes);
+        assert_eq!(world.wires[1].is_up, is_up, "{bytes:?}");
     }
 }
 

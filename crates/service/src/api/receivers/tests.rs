@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bp::agent::{Config, Indication, SendRequest};
-use engine::{Effect, Engine as _, Input, MemoryStore, Rng};
+use engine::{Engine as _, MemoryStore, Rng};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
@@ -71,11 +71,7 @@ impl World {
 
     /// The store does what the agent asks for.
     fn settle(&mut self) {
-        while let Some(Effect::Store(effect)) = self.agent.poll_effect() {
-            if let Some((ticket, result)) = self.store.execute(effect) {
-                self.agent.handle_input(self.now, Input::Done(ticket, result));
-            }
-        }
+        testing::effects::execute(self.now, &mut self.agent, &mut self.store);
     }
 
     fn leave(&mut self, at: usize) {
