@@ -126,8 +126,8 @@ pub enum PathEffect {
         /// The path.
         path: PathId,
     },
-    /// Keep the peer of a path: there is a transfer with it. A driver may forget other peers that it
-    /// did not know beforehand, when further ones arrive.
+    /// Keep the peer of a path: there is a transfer with it. A driver may forget other peers that
+    /// it did not know beforehand, when further ones arrive.
     Retain {
         /// The path.
         path: PathId,

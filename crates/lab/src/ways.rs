@@ -29,8 +29,8 @@ impl<'a> Ways<'a> {
         Self { scenario, topology, trees: BTreeMap::new(), senders: BTreeMap::new() }
     }
 
-    /// Checks that there is a route to each receiver of a transfer, and back if it replies, and that
-    /// the links support the protocol's smallest datagrams.
+    /// Checks that there is a route to each receiver of a transfer, and back if it replies, and
+    /// that the links support the protocol's smallest datagrams.
     ///
     /// # Errors
     ///

@@ -475,8 +475,8 @@ impl Node {
                         congestion = short;
                         Body::Cancel { by: End::Receiver, reason }
                     }
-                    // The session was refused for lack of room, or part of it is lost. Or its sender
-                    // cancelled it, and has forgotten that: without a reply it would wait.
+                    // The session was refused for lack of room, or part of it is lost. Or its
+                    // sender cancelled it, and has forgotten that: without a reply it would wait.
                     (None, None | Some(Left::Nothing), Some(_)) => {
                         Body::Cancel { by: End::Receiver, reason: CancelReason::System }
                     }

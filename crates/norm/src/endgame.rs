@@ -182,8 +182,8 @@ mod tests {
         // 10 MB at 10 Mbit/s over 1.25 s: least 10.4 s, so 87 segments, and a risk of 4 %.
         let found = TERMS.further(ending(6_888.0), 6_888, observed(0.1));
         assert!(found.abs_diff(7_740) <= 1, "{found}");
-        // A short object: the least time is that of the path, and the share of it 10 segments, which
-        // is more than is ever needed.
+        // A short object: the least time is that of the path, and the share of it 10 segments,
+        // which is more than is ever needed.
         let few = TERMS.further(ending(7.0), 7, observed(0.1));
         assert_eq!(few, 16);
         assert_eq!(TERMS.further(ending(7.0), 0, observed(0.1)), 0);

@@ -201,8 +201,8 @@ impl Receiver {
         (silence >= SILENT_MIN).then_some(GivesWay::Silent(completed, bytes, last))
     }
 
-    /// Silence after which the sender needs no more reports: six of its commands were due in it, two
-    /// round trips apart. Zero if it ended its session, or has sent nothing complete.
+    /// Silence after which the sender needs no more reports: six of its commands were due in it,
+    /// two round trips apart. Zero if it ended its session, or has sent nothing complete.
     pub(crate) fn silence_of_end(&self) -> Duration {
         if self.life.has_ended || self.numbers.completed() == 0 {
             return Duration::ZERO;

@@ -116,8 +116,8 @@ impl Peers {
         self.by_address.insert(address, path);
     }
 
-    /// Gives the static peer of a path an address. Returns the dynamic peers that are removed for it:
-    /// the one that had the address, and the one whose path had the number.
+    /// Gives the static peer of a path an address. Returns the dynamic peers that are removed for
+    /// it: the one that had the address, and the one whose path had the number.
     pub(crate) fn set_static(&mut self, path: PathId, address: SocketAddr) -> Vec<PathId> {
         let mut removed: Vec<PathId> = Vec::new();
         removed.extend(self.by_address.get(&address).filter(|other| **other != path));

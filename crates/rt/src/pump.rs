@@ -79,8 +79,8 @@ impl<E: Engine> Pump<E> {
         any
     }
 
-    /// Takes the engine's next effect; one on a file is started here. Effects for a full store wait,
-    /// and so do all behind them.
+    /// Takes the engine's next effect; one on a file is started here. Effects for a full store
+    /// wait, and so do all behind them.
     pub fn next_step(&mut self) -> Option<Step> {
         if self.store_is_full() {
             return None;

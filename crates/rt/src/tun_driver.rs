@@ -147,8 +147,8 @@ impl<E: Engine> TunDriver<E> {
         }
     }
 
-    /// Calls the observer with each indication and the turn. Returns whether there was an indication,
-    /// and whether the observer ends the run.
+    /// Calls the observer with each indication and the turn. Returns whether there was an
+    /// indication, and whether the observer ends the run.
     fn observe(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,

@@ -7,7 +7,8 @@
 //! | feature | specification |
 //! |---|---|
 //! | path MTU | RFC 1191, RFC 8201, RFC 5927 §4.1; RFC 4821, if enabled |
-//! | states, opening, closing, resets | RFC 9293, RFC 5961, RFC 1337, RFC 6528, SYN cookies RFC 4987 |
+//! | states, opening, closing, resets | RFC 9293, RFC 5961, RFC 1337, RFC 6528, SYN cookies RFC
+//! 4987 |
 //! | window scale, timestamps, PAWS | RFC 7323 |
 //! | selective acknowledgment | RFC 2018, RFC 2883 |
 //! | retransmission timeout | RFC 6298 |

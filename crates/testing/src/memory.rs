@@ -116,8 +116,8 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Engine with a count of the memory that it holds on the heap.
 ///
-/// Calls as an [`Engine`] and by [`Counted::charge`] are charged to it. Others, by [`DerefMut`], only
-/// if they enlarge what it already holds.
+/// Calls as an [`Engine`] and by [`Counted::charge`] are charged to it. Others, by [`DerefMut`],
+/// only if they enlarge what it already holds.
 #[derive(Debug)]
 pub struct Counted<E> {
     engine: E,
@@ -150,7 +150,7 @@ fn charged_to<T>(account: &'static Account, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What the engine allocated before is not charged to it.
+/// Earlier allocations of the engine are not charged to it.
 impl<E> From<E> for Counted<E> {
     fn from(engine: E) -> Self {
         Self::new(|| engine)

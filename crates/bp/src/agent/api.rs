@@ -216,8 +216,8 @@ impl Agent {
     }
 
     /// Deletes up to `most` bundles with a number above `after` that `selects` chooses, on a user's
-    /// request. Bundles that are just being stored stay. Returns the numbers of the deleted bundles,
-    /// in order of arrival.
+    /// request. Bundles that are just being stored stay. Returns the numbers of the deleted
+    /// bundles, in order of arrival.
     pub fn purge(
         &mut self,
         now: Time,
@@ -347,7 +347,8 @@ impl Agent {
         self.forwarder.dispatch_again(&mut self.core, now);
     }
 
-    /// Replaces the static routes, and routes all bundles again; no effect where bundles are copied.
+    /// Replaces the static routes, and routes all bundles again; no effect where bundles are
+    /// copied.
     pub fn set_routes(&mut self, now: Time, entries: Vec<Entry>) {
         self.forwarder.leave_routes(&mut self.core);
         match &mut self.core.config.routing {

@@ -60,8 +60,9 @@ settings! {
         pub directory: FileName = FileName::spool("bp").expect("letters"),
         /// Node IDs of neighbours whose protocol does not announce them.
         pub links: BTreeMap<LinkRef, Eid> = BTreeMap::new(),
-        /// Longest bundle that is sent whole if it may be fragmented, or `off`. Longer ones are sent
-        /// as fragments of this length, so that bundles of higher priority wait less for a link.
+        /// Longest bundle that is sent whole if it may be fragmented, or `off`. Longer ones are
+        /// sent as fragments of this length, so that bundles of higher priority wait less for a
+        /// link.
         pub fragment: Option<u64> as Off<Size> [Least(1024)] = None,
         /// Wait for the link to a neighbour from the start of a contact of the plan. Beyond it the
         /// contact counts as missed until the link is up, and bundles take other routes.

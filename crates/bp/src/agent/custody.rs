@@ -256,8 +256,8 @@ impl Custodian {
         }
     }
 
-    /// Handles that another node has a bundle, or a part of it. Returns the bundle if it need not be
-    /// kept any more.
+    /// Handles that another node has a bundle, or a part of it. Returns the bundle if it need not
+    /// be kept any more.
     fn custody_reported(
         &mut self,
         core: &mut Core,

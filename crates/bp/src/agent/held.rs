@@ -206,8 +206,8 @@ impl Held {
         self.age_ms.saturating_add(u64::try_from(here).unwrap_or(u64::MAX))
     }
 
-    /// Whether it must not go to a neighbour: it came back from there. One without a source cannot be
-    /// recognized when it comes back, so it never goes back.
+    /// Whether it must not go to a neighbour: it came back from there. One without a source cannot
+    /// be recognized when it comes back, so it never goes back.
     pub(super) fn avoids(&self, node: &Eid) -> bool {
         let is_from = self.from.as_ref() == Some(node);
         if self.head.is_anonymous() {

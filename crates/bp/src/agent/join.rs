@@ -100,8 +100,8 @@ impl Fragments {
         }
     }
 
-    /// Removes a fragment; returns whether it was there. Other fragments of its giver may cover some
-    /// of it; bytes only it had are missing in any case.
+    /// Removes a fragment; returns whether it was there. Other fragments of its giver may cover
+    /// some of it; bytes only it had are missing in any case.
     fn remove(&mut self, start: Start) -> bool {
         let Some((end, giver)) = self.parts.remove(&start) else { return false };
         let begin = start.offset;
@@ -156,9 +156,9 @@ impl Fragments {
         parts.map(|(start, (end, _))| (*start, *end))
     }
 
-    /// Takes the fragments to drop of a bundle that failed its security: the latest of those without
-    /// which it is still complete, or all. None if they are of several neighbours, of which one may
-    /// be true.
+    /// Takes the fragments to drop of a bundle that failed its security: the latest of those
+    /// without which it is still complete, or all. None if they are of several neighbours, of which
+    /// one may be true.
     fn suspects(&mut self) -> Vec<Start> {
         let made_of = std::mem::take(&mut self.made_of);
         if self.is_mixed {

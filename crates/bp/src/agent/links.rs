@@ -147,8 +147,8 @@ impl Links {
         let is_new = link.up.is_none();
         let is_changed = link.up.as_ref().is_none_or(|up| up.bundle_max != neighbour.bundle_max);
         link.is_stranger = self.discovered.contains(&at) && neighbour.node.is_none();
-        // A link that is no longer configured keeps its name until it is down: some protocols do not
-        // announce one.
+        // A link that is no longer configured keeps its name until it is down: some protocols do
+        // not announce one.
         let announced = || neighbour.node.as_ref().map(Eid::node);
         link.node = configured.or_else(announced).or_else(|| link.node.take());
         link.up = Some(neighbour);

@@ -97,8 +97,8 @@ impl Loader {
         }
     }
 
-    /// Handles an opened file of an outgoing part, or a piece read from it. Returns the link and the
-    /// number of the bundle if that failed.
+    /// Handles an opened file of an outgoing part, or a piece read from it. Returns the link and
+    /// the number of the bundle if that failed.
     pub(super) fn summed(
         &mut self,
         core: &mut Core,

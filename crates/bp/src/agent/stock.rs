@@ -59,7 +59,8 @@ impl Stock {
         self.bundles.range(range).map(|(number, _)| *number).collect()
     }
 
-    /// Whether a bundle is here, or was here and is remembered. One without a source has no identity.
+    /// Whether a bundle is here, or was here and is remembered. One without a source has no
+    /// identity.
     pub(super) fn knows(&self, key: &Key) -> bool {
         !key.source.is_none() && self.by_key.contains_key(key) || self.gone.contains(key)
     }

@@ -244,8 +244,9 @@ impl Store {
         }
     }
 
-    /// Stores a record. With [`Job::Put`] its completion makes the bundle safe; with [`Job::Forget`]
-    /// it may be lost. Effects are executed in order: a bundle is not safe before earlier records.
+    /// Stores a record. With [`Job::Put`] its completion makes the bundle safe; with
+    /// [`Job::Forget`] it may be lost. Effects are executed in order: a bundle is not safe before
+    /// earlier records.
     pub(super) fn put(&mut self, job: Job, number: u64, value: Bytes) {
         self.effects.index(job, IndexRequest::Put { key: self.key(number), value });
     }

@@ -60,7 +60,8 @@ pub struct Rule {
     pub targets: Vec<u64>,
     /// Name of the key.
     pub key: String,
-    /// Data protected in addition to the target; at verifiers and acceptors, the least that must be.
+    /// Data protected in addition to the target; at verifiers and acceptors, the least that must
+    /// be.
     pub scope: Scope,
     /// Action on a bundle that fails the rule.
     pub on_fault: OnFault,
@@ -272,8 +273,9 @@ impl Policy {
     /// delivered here: then verifiers are acceptors, because no other node follows. Returns the
     /// numbers, from 1 on, of the rules of which all operations succeeded here.
     ///
-    /// An operation that a rule demands is missing unless it succeeded here. There is one exception:
-    /// a verifier on the path cannot check the signature of a block if both are encrypted.
+    /// An operation that a rule demands is missing unless it succeeded here. There is one
+    /// exception: a verifier on the path cannot check the signature of a block if both are
+    /// encrypted.
     ///
     /// # Errors
     ///

@@ -170,8 +170,8 @@ impl Tcpcl {
         self.stream_down(now, path, "a transfer stalled");
     }
 
-    /// Replaces the configured neighbours. Sessions end whose peers have another standing by the new
-    /// admission: it is judged when they are established.
+    /// Replaces the configured neighbours. Sessions end whose peers have another standing by the
+    /// new admission: it is judged when they are established.
     pub(super) fn replace_peers(&mut self, now: Time, configured: Configured) {
         let Configured { links, discovered, admission } = configured;
         let known = self.config.peers.keys().copied();

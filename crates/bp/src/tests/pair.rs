@@ -484,8 +484,8 @@ pub(crate) fn assert_continues(layer: impl Fn(usize, u64) -> Box<dyn Layer>) {
         let case = format!("restarts of {n}, {runs} runs, loss {loss}, {delay} ms");
         assert!(pair.came(1) == [whole(LEN)], "{case}");
         assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)], "{case}");
-        // A restart costs what came after the last save, and a layer that starts over sends at least
-        // a quarter of it again.
+        // A restart costs what came after the last save, and a layer that starts over sends at
+        // least a quarter of it again.
         let in_flight = 1_250_000 * delay as usize / 1000 * n;
         let most = LEN * (1030 + loss as usize) / 1000 + (runs - 1) * (350_000 + in_flight);
         let sent = pair.bytes_sent(0);

@@ -310,8 +310,9 @@ impl Receiver {
         }
     }
 
-    /// Removes the reception to make room for another. A sender of class 2 that is still active gets
-    /// a request for everything at its next PDU. Returns `false` if the reception ends by itself.
+    /// Removes the reception to make room for another. A sender of class 2 that is still active
+    /// gets a request for everything at its next PDU. Returns `false` if the reception ends by
+    /// itself.
     pub(crate) fn give_way(&mut self, core: &mut Core) -> bool {
         match self.phase {
             Phase::Receiving => {

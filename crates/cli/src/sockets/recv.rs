@@ -34,7 +34,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["root", "stream", "json", "existing"])]
     stdout: bool,
 
-    /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or fail
+    /// Treatment of files that exist: skip, newer, replace, rename (the old one to NAME.~1~) or
+    /// fail
     #[arg(long, value_name = "POLICY", default_value_t = Existing::Rename, help_heading = scope::FOLDERS)]
     existing: Existing,
 

@@ -61,8 +61,9 @@ pub(crate) struct Args {
 
     /// Then delete what only the receiver has in these folders; it has to run with --allow-delete
     ///
-    /// Once all else is confirmed, it lists its files again. Deleted are files and links that are in
-    /// both lists, and were not here before or after. Folders stay, and so do NAME.~1~ and names that
+    /// Once all else is confirmed, it lists its files again. Deleted are files and links that are
+    /// in both lists, and were not here before or after. Folders stay, and so do NAME.~1~ and names
+    /// that
     /// --exclude matches.
     #[arg(long, requires = "checksum", help_heading = scope::FOLDERS)]
     delete: bool,

@@ -32,8 +32,8 @@ pub(super) struct Block {
     pub(super) is_direct: bool,
     /// Parity segment of a block in the file that has no place there.
     pub(super) spare: Option<Bytes>,
-    /// Parity segments beyond the missing ones, by their numbers: the code needs more than the block
-    /// has segments.
+    /// Parity segments beyond the missing ones, by their numbers: the code needs more than the
+    /// block has segments.
     pub(super) extra: Vec<(u16, Bytes)>,
     /// Number of recoveries for which the segments did not suffice.
     surplus: u16,

@@ -51,8 +51,8 @@ impl Incoming {
         Some(Description { identity, origin: self.origin(), flags: self.flags, scheme, fti })
     }
 
-    /// Whether nothing of a resumable object is stored yet. Without digests of its blocks, an object
-    /// resumes only what its sender says.
+    /// Whether nothing of a resumable object is stored yet. Without digests of its blocks, an
+    /// object resumes only what its sender says.
     pub(crate) fn is_fresh(&self, core: &Core) -> bool {
         let is_resumable = self.is_coded() || self.former.is_some();
         !self.is_held
@@ -139,7 +139,8 @@ impl Incoming {
         restored != name || version != known
     }
 
-    /// Drops the object if it was restored, but not confirmed before a file of this name was stored.
+    /// Drops the object if it was restored, but not confirmed before a file of this name was
+    /// stored.
     pub(crate) fn drop_restored(&mut self, core: &mut Core, name: &Bytes) {
         if self.restored.as_ref() == Some(name) {
             self.fail(core, Failure::Damaged);
@@ -487,8 +488,8 @@ impl Blocks {
         }
     }
 
-    /// Keeps what the last record has for a later session. Blocks in memory are lost, and writes that
-    /// are not synced may fail.
+    /// Keeps what the last record has for a later session. Blocks in memory are lost, and writes
+    /// that are not synced may fail.
     fn suspend_saved(&mut self, core: &mut Core) -> bool {
         let saved = self.journal.saved.take().and_then(|record| Partial::decode(&record));
         let (Some(partial), true) = (saved, self.sink.is_open()) else { return false };

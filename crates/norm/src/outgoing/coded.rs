@@ -530,8 +530,8 @@ impl Outgoing {
         self.coded.short.first().copied().filter(|block| *block < self.at.block)
     }
 
-    /// Computes the digest of a short object before its first NORM_INFO, so that all copies have it.
-    /// Returns `false` while the object is being read.
+    /// Computes the digest of a short object before its first NORM_INFO, so that all copies have
+    /// it. Returns `false` while the object is being read.
     pub(super) fn digest_first(&mut self, shape: &Shape) -> bool {
         let is_short = self.size <= SHORT && shape.partition.blocks() == 1;
         if self.has_begun || !is_short || !shape.coding.is_long() {

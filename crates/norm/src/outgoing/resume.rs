@@ -150,7 +150,8 @@ impl Outgoing {
         self.resume.query != Query::None
     }
 
-    /// Notes a sent NORM_INFO. Returns whether it is a query, to which receivers reply after a probe.
+    /// Notes a sent NORM_INFO. Returns whether it is a query, to which receivers reply after a
+    /// probe.
     pub(super) fn on_info_sent(&mut self, at: Time) -> bool {
         let query = &mut self.resume.query;
         *query = match *query {

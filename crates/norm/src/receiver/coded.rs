@@ -109,8 +109,8 @@ impl Receiver {
         }
     }
 
-    /// Sends an empty list of what a coded object lacks that was stored before, if its sender resumes
-    /// it.
+    /// Sends an empty list of what a coded object lacks that was stored before, if its sender
+    /// resumes it.
     pub(crate) fn confirm_stored(&mut self, core: &mut Core, info: &Info<'_>) {
         let number = self.numbers.unwrap(info.object);
         let resumes = is_long(info.fec) && former_of(&info.others).is_some();

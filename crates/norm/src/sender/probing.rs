@@ -211,8 +211,8 @@ impl Sender {
         }
     }
 
-    /// Whether a round trip of the only receiver has to be confirmed by another probe, which is sent
-    /// at once: a probe that a link held back during an outage looks like a long way.
+    /// Whether a round trip of the only receiver has to be confirmed by another probe, which is
+    /// sent at once: a probe that a link held back during an outage looks like a long way.
     fn doubts(&mut self, core: &mut Core, now: Time, took: Duration) -> bool {
         let is_odd = !self.is_group && self.transmission.grtt.is_odd(took);
         if self.is_idle() {

@@ -160,8 +160,8 @@ pub(super) struct InForce {
     form: Plan,
     text: String,
     changes: Vec<Commands>,
-    /// Wall-clock time at the zero of its times. Changes name contacts by their begins, so it is the
-    /// same for them, to the nanosecond.
+    /// Wall-clock time at the zero of its times. Changes name contacts by their begins, so it is
+    /// the same for them, to the nanosecond.
     zero: SystemTime,
 }
 
@@ -350,8 +350,8 @@ impl PlanInForce {
             Err(full) => Err(full),
         };
         Ok(move |now: Time, agent: &mut Agent| match &mut plan.lock().plan {
-            // The clock was set meanwhile, or the plan was replaced. Reading them takes too long for
-            // the agent's thread.
+            // The clock was set meanwhile, or the plan was replaced. Reading them takes too long
+            // for the agent's thread.
             Some(in_force) if read.is_ok() && in_force.zero != zero => Ok(None),
             Some(in_force) => in_force.change(now, agent, commands, read?).map(Some),
             None => Err(NO_PLAN.to_owned()),

@@ -208,8 +208,8 @@ impl Reload {
         Ok(later)
     }
 
-    /// Replaces the static routes by those of a text in the form of the file, until the file is read
-    /// again.
+    /// Replaces the static routes by those of a text in the form of the file, until the file is
+    /// read again.
     ///
     /// # Errors
     ///

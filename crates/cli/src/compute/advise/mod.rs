@@ -43,12 +43,13 @@ pub(crate) struct Args {
     #[arg(long)]
     relay: bool,
 
-    /// Deadline for the delivery, e.g. "8 min" of a pass; a transport meets it with 95 % of its runs
+    /// Deadline for the delivery, e.g. "8 min" of a pass; a transport meets it with 95 % of its
+    /// runs
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     deadline: Option<Span>,
 
-    /// Prefer the least capacity among transports that meet the deadline, or without one take at most
-    /// 10 % longer than the fastest
+    /// Prefer the least capacity among transports that meet the deadline, or without one take at
+    /// most 10 % longer than the fastest
     #[arg(long)]
     thrifty: bool,
 

@@ -586,8 +586,8 @@ impl Client {
         self.active().filter(|_| !self.keeps_records).cloned()
     }
 
-    /// Clause about running the same command again. A CFDP transaction or LTP session that has ended
-    /// (`is_over`) cannot be resumed.
+    /// Clause about running the same command again. A CFDP transaction or LTP session that has
+    /// ended (`is_over`) cannot be resumed.
     fn next(&self, is_over: bool) -> &'static str {
         // Receivers of groups keep what they have, so their senders do.
         let is_forgotten = self.keeps_records && !self.options.protocol.kind.has(Feature::Groups);

@@ -866,8 +866,8 @@ impl Client {
         }
     }
 
-    /// Whether the next pack is one of which the receiver may have a part: its sender first requests
-    /// a STATUS, and leaves the link to others until then.
+    /// Whether the next pack is one of which the receiver may have a part: its sender first
+    /// requests a STATUS, and leaves the link to others until then.
     fn is_room_for_open(&self) -> bool {
         let is_open = self.waiting.front().is_some_and(|number| self.resumes(*number));
         is_open && self.outbox.is_none() && self.active.len() < TRANSFERS_MAX
