@@ -33,14 +33,18 @@ pub fn check(path: impl AsRef<Path>, mut output: impl FnMut(&str) -> String) {
         let mut input = first.to_owned();
         while let Some(more) = lines.next_if(|line| line.starts_with('>')) {
             found += &format!("{more}\n");
-            input += &format!("\n{}", more.strip_prefix("> ").unwrap_or_default());
+            let more = more.strip_prefix('>').expect("it was found there");
+            input += &format!("\n{}", more.strip_prefix(' ').unwrap_or(more));
         }
         let case = Case(&input);
         for line in output(case.0).lines() {
+            let is_input = ["$ ", "# ", ">"].iter().any(|mark| line.starts_with(mark));
+            assert!(!is_input, "{}: an output looks like an input: {line}", path.display());
             found += &format!("{}\n", line.trim_end());
         }
         found.push('\n');
     }
+    assert!(!found.is_empty(), "{} has no cases", path.display());
     let found = format!("{}\n", found.trim_end());
     assert_data_eq!(found, Data::read_from(path, Some(DataFormat::Text)).raw());
 }

@@ -132,6 +132,10 @@ impl Args {
         }
         let is_path = !address.contains(':') && Path::new(&address).exists();
         ensure!(
+            !paths.is_empty() || is_path || !transfer::looks_like_address(&address),
+            "no file is named; write it before {address}"
+        );
+        ensure!(
             !paths.is_empty() && !is_path,
             "the receiver's address is missing; write it after {address}, e.g. host:7542"
         );

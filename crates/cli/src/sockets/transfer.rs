@@ -1,6 +1,7 @@
 //! Options and addresses that both ends of a transfer have in common.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -212,10 +213,15 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
         "{text:?} is only a port; write :{text} for all addresses of this machine"
     );
     ensure!(full.contains(':'), "address {text:?} has no port; write {text}:7542");
-    // An unknown name is most likely misspelled.
-    let mut found = full.to_socket_addrs().map_err(|error| {
-        let expected = "expected one like 192.0.2.1:7542 or host:7542";
-        anyhow!("invalid address {text:?}: {expected} ({error})")
+    if let Ok(address) = text.parse::<Ipv6Addr>() {
+        bail!("address {text:?} has no port; write [{address}]:7542");
+    }
+    let mut found = full.to_socket_addrs().map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => {
+            let examples = "192.0.2.1:7542, [2001:db8::1]:7542 or host:7542";
+            anyhow!("invalid address {text:?}: expected one like {examples} ({error})")
+        }
+        _ => anyhow!("the name in {text:?} has no address ({error}); is it misspelled?"),
     })?;
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
 }
@@ -247,7 +253,7 @@ pub(crate) fn check_order(command: &str, address: &str, file: &str) -> Result<()
 }
 
 /// Whether text has the form of an address with its port.
-fn looks_like_address(text: &str) -> bool {
+pub(crate) fn looks_like_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     port.parse::<u16>().is_ok() && !host.contains('/')
 }
@@ -294,10 +300,10 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
 /// Error of opening a socket, with a remedy.
 pub(crate) fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
     let remedy = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "another program uses this port; choose another",
-        std::io::ErrorKind::AddrNotAvailable => "this machine does not have this address",
-        std::io::ErrorKind::Unsupported => "UDP-Lite is missing; leave out --udp-lite",
-        std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose another",
+        ErrorKind::AddrInUse => "another program uses this port; choose another",
+        ErrorKind::AddrNotAvailable => "this machine does not have this address",
+        ErrorKind::Unsupported => "UDP-Lite is missing; leave out --udp-lite",
+        ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose another",
         _ => "the system refuses",
     };
     anyhow!(error).context(format!("cannot listen on {address}: {remedy}"))

@@ -24,10 +24,15 @@ pub(crate) fn printed(folder: &Path, line: &str) -> String {
     shell.args(["-c", line]).current_dir(folder);
     shell.env("PATH", path).env("XDG_STATE_HOME", folder.join("state"));
     // Warnings depend on the machine and its user.
-    let output = output(shell.env("RUST_LOG", "error").env_remove("SUDO_UID"));
-    let (out, mut message) = (text(&output.stdout), text(&output.stderr));
+    shell.env("RUST_LOG", "error").env_remove("SUDO_UID");
+    for variable in ["BASH_ENV", "CLICOLOR_FORCE"] {
+        shell.env_remove(variable);
+    }
+    let output = output(&mut shell);
+    let (mut out, mut message) = (text(&output.stdout), text(&output.stderr));
     let code = output.status.code().unwrap();
     if code != 0 {
+        out = out.lines().map(|line| format!("stdout: {line}\n")).collect();
         message += &format!("exit code {code}");
     }
     (out + &message).replace(folder.to_str().unwrap(), "FOLDER")

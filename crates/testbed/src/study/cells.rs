@@ -139,7 +139,12 @@ impl World<'_> {
             let labels = self.sheet.labels(cell);
             let labels: Vec<_> =
                 labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
-            format!("sheet {:?}: {} with {}", self.sheet.name, self.origin, labels.join(", "))
+            format!(
+                "sheet {:?}: {} after setting {}",
+                self.sheet.name,
+                self.origin,
+                labels.join(", ")
+            )
         };
         let invalid = |error: SpecError| error.within(Path::new(&named()));
         let mut scenario =

@@ -143,7 +143,7 @@ pub(super) fn purge(args: &PurgeArgs) -> Result<ExitCode> {
         query.push(("destination", "*"));
     }
     if query.is_empty() {
-        let hint = "no bundles are named; give --destination, --source, --state or --all";
+        let hint = "no bundles are named; give --destination, --source, --state, or --all to delete all bundles";
         return Err(crate::Usage(hint.to_owned()).into());
     }
     let deleted = args.place.connect()?.purge(&query)?.deleted;

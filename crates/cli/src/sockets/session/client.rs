@@ -136,7 +136,7 @@ fn configuration(job: &Job<impl Errand>) -> Result<(Box<dyn Configuration>, engi
     ensure!(!wish.moves() || !options.udp_lite, "--give and --take cannot be used with --udp-lite");
     ensure!(
         !wish.moves() || options.protocol.kind.is_reliable(),
-        "--give needs replies, and {} has none; use another protocol, e.g. saratoga",
+        "--give needs replies, and {} has none; use --protocol saratoga",
         options.protocol
     );
     let role = Role::Client { keeps: wish.keeps() };

@@ -34,7 +34,9 @@ impl Routes {
                 .and_then(|(last, next)| Some((last, next.parse().ok()?)))
                 .filter(|(last, _)| *last == ANY || last.parse::<u64>().is_ok())
                 .with_context(|| {
-                    format!("invalid --route {text:?}: expected 4=3, or {ANY}=3 for all others")
+                    format!(
+                        "invalid --route {text:?}: expected one like 4=3, or {ANY}=3 for all others"
+                    )
                 })?;
             ensure!(
                 known.peers.iter().any(|(id, _)| *id == next),

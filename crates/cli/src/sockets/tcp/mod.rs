@@ -153,9 +153,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     if let Some(to) = relay.peer().filter(|to| to.ip().is_loopback()) {
         let message = format!(
-            "{to} cannot be reached from a TUN device; connect to --kernel {}, the address of this \
-             machine there, at which the program must listen",
-            common.device.kernel
+            "{to} cannot be reached from a TUN device; connect to {}:{}, the address of this machine \
+             there (--kernel), where the program must listen",
+            common.device.kernel,
+            to.port()
         );
         return Err(Usage(message).into());
     }
@@ -164,7 +165,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     {
         let address = common.device.address;
         let message = format!(
-            "{to} and --address {address} are not of the same family; give both for IPv4 or for IPv6"
+            "{to} and --address {address} are not of the same family; for IPv6 give, for example, \
+             --address fd00:9::2/64 --kernel fd00:9::1"
         );
         return Err(Usage(message).into());
     }
