@@ -87,24 +87,29 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(crate) fn end(mut self) -> Ended {
+    pub(crate) fn end(self) -> Ended {
+        self.end_within(LIMIT).unwrap_or_else(|message| panic!("no end after {LIMIT:?}: {message}"))
+    }
+
+    /// Waits for its end, and kills it after a time. The error is what it printed.
+    pub(crate) fn end_within(mut self, limit: Duration) -> Result<Ended, String> {
         let mut child = self.child.take().unwrap();
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            if start.elapsed() > LIMIT {
+            if start.elapsed() > limit {
                 child.kill().unwrap();
                 let mut message = String::new();
                 child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
-                panic!("no end after {LIMIT:?}: {}{message}", self.message);
+                return Err(std::mem::take(&mut self.message) + &message);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        Ended {
+        Ok(Ended {
             code: status.code(),
             out: String::from_utf8(stdout).unwrap(),
             message: std::mem::take(&mut self.message) + &String::from_utf8(stderr).unwrap(),
-        }
+        })
     }
 }
 
