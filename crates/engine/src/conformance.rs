@@ -112,7 +112,8 @@ pub trait Subject {
     /// Whether a transfer is in progress: a busy engine must reach a verdict by itself.
     fn is_busy(&self, engine: &Self::Engine) -> bool;
 
-    /// Bytes of memory the engine holds for its peers: queues, tables, buffers.
+    /// Bytes of memory the engine holds for its peers: queues, tables, buffers. The engines of this
+    /// workspace are counted by an allocator, `slowlight_testing::memory`.
     fn memory(&self, engine: &Self::Engine) -> usize;
 
     /// Upper bound of [`Subject::memory`] with this configuration, in bytes.

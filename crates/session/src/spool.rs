@@ -323,3 +323,106 @@ impl Spool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::storage::Room;
+
+    const HANDLE: Handle = Handle { index: 0, generation: 0 };
+
+    /// A store that notes what is to be written, and its costs.
+    struct Writes {
+        room: Room,
+        pieces: Vec<(u64, Bytes)>,
+        costs: usize,
+    }
+
+    impl Storage for Writes {
+        fn room(&mut self) -> &mut Room {
+            &mut self.room
+        }
+
+        fn read_ahead(&self) -> usize {
+            0
+        }
+
+        fn open(&mut self, _handle: Handle, _name: FileName, _mode: OpenMode) {}
+
+        fn read(&mut self, _handle: Handle, _file: FileId, _offset: u64, _len: usize) {}
+
+        fn read_again(&mut self, _handle: Handle, _file: FileId, _offset: u64, _len: usize) {}
+
+        fn write(&mut self, _: Handle, _: FileId, offset: u64, bytes: Bytes, cost: usize) {
+            self.pieces.push((offset, bytes));
+            self.costs += cost;
+        }
+
+        fn sync(&mut self, _handle: Handle, _file: FileId) {}
+
+        fn close(&mut self, _file: FileId) {}
+
+        fn written(&mut self, cost: usize) {
+            self.room.unwritten -= cost;
+        }
+    }
+
+    fn byte(offset: u64) -> u8 {
+        (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    }
+
+    /// Bytes left out before a datagram, its length, and whether the file is flushed after it.
+    fn datagrams() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
+        let gap = prop_oneof![8 => Just(0), 1 => 1u64..5000];
+        let len = prop_oneof![8 => 1usize..3000, 1 => 1usize..40_000];
+        prop::collection::vec((gap, len, prop::bool::weighted(0.05)), 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn all_bytes_are_written_once_from_buffers_of_their_size(
+            piece in 1usize..70_000, datagrams in datagrams(), opens in 0usize..80,
+        ) {
+            let room = Room::new(usize::MAX / 4, piece, 0);
+            let mut store = Writes { room, pieces: Vec::new(), costs: 0 };
+            let mut spool = Spool::new(FileName::spool("working").expect("letters"));
+            let (mut expected, mut ranges) = (Vec::new(), Ranges::new());
+            let (mut end, mut received, mut largest) = (0, 0, 0);
+            for (number, (gap, len, is_flushed)) in datagrams.into_iter().enumerate() {
+                if number == opens {
+                    spool.open(&mut store, HANDLE, None, OpenMode::Truncate, &Ranges::new());
+                    spool.opened(&mut store, HANDLE, FileId(1), 0, &mut ranges);
+                }
+                let offset = end + gap;
+                end = offset + len as u64;
+                let data: Vec<_> = (offset..end).map(byte).collect();
+                prop_assert!(spool.append(&mut store, HANDLE, offset, &data));
+                expected.extend(offset..end);
+                received += len;
+                largest = largest.max(len);
+                let most = (4 * received).max(FIRST_BUFFER).min(piece.max(2 * largest));
+                prop_assert!(spool.buffer.capacity() <= most, "{} of {most}", spool.buffer.capacity());
+                if is_flushed {
+                    spool.flush(&mut store, HANDLE);
+                }
+            }
+            if !spool.is_started() {
+                spool.open(&mut store, HANDLE, None, OpenMode::Truncate, &Ranges::new());
+                spool.opened(&mut store, HANDLE, FileId(1), 0, &mut ranges);
+            }
+            spool.flush(&mut store, HANDLE);
+            let mut written = Vec::new();
+            for (offset, bytes) in &store.pieces {
+                for (at, found) in (*offset..).zip(bytes) {
+                    prop_assert_eq!(*found, byte(at));
+                    written.push(at);
+                }
+            }
+            written.sort_unstable();
+            prop_assert!(written == expected);
+            prop_assert_eq!((store.room.unwritten, store.room.parked), (store.costs, 0));
+        }
+    }
+}

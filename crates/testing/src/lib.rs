@@ -9,7 +9,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
-// `world` is a module of other crates, too, and names this one.
+// Protocols include `world.rs` by its path; its imports name this crate.
 extern crate self as testing;
 
 pub mod effects;

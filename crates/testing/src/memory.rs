@@ -80,7 +80,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { owned(System.alloc_zeroed(whole), room, layout.size()) }
     }
 
-    /// An allocation that grows keeps its owner.
+    /// An allocation that grows keeps its owner, or gets one.
     unsafe fn realloc(&self, user: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let larger = Layout::from_size_align(size, layout.align()).ok();
         let larger = larger.and_then(with_owner);
@@ -94,10 +94,9 @@ unsafe impl GlobalAlloc for Counting {
             if start.is_null() {
                 return start;
             }
-            if let Some(account) = owner {
-                account.0.fetch_sub(layout.size(), Ordering::Relaxed);
-                account.0.fetch_add(size, Ordering::Relaxed);
-            }
+            let Some(account) = owner else { return owned(start, room, size) };
+            account.0.fetch_sub(layout.size(), Ordering::Relaxed);
+            account.0.fetch_add(size, Ordering::Relaxed);
             start.add(room)
         }
     }
@@ -116,8 +115,8 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Engine with a count of the memory that it holds on the heap.
 ///
-/// Calls as an [`Engine`] and by [`Counted::charge`] are charged to it. Others, by [`DerefMut`],
-/// only if they enlarge what it already holds.
+/// Calls as an [`Engine`] and by [`Counted::charge`] are charged to it. What it allocates in other
+/// calls, by [`DerefMut`], is charged once it grows.
 #[derive(Debug)]
 pub struct Counted<E> {
     engine: E,
@@ -144,10 +143,17 @@ impl<E> Counted<E> {
 }
 
 fn charged_to<T>(account: &'static Account, call: impl FnOnce() -> T) -> T {
-    let before = OWNER.replace(Some(account));
-    let result = call();
-    OWNER.set(before);
-    result
+    /// Restores the owner, also after a panic.
+    struct Former(Owner);
+
+    impl Drop for Former {
+        fn drop(&mut self) {
+            OWNER.set(self.0);
+        }
+    }
+
+    let _former = Former(OWNER.replace(Some(account)));
+    call()
 }
 
 /// Earlier allocations of the engine are not charged to it.

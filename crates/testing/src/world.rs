@@ -212,10 +212,11 @@ impl<E: Engine> Host<E> {
             }
             StoreEffect::Filestore { request, .. } => {
                 use FilestoreRequest::{Install, RenameFile};
-                if let Install { from, to } | RenameFile { from, to } = request
-                    && let Some(bytes) = unsynced.remove(from)
-                {
-                    unsynced.insert(to.clone(), bytes);
+                if let Install { from, to } | RenameFile { from, to } = request {
+                    match unsynced.remove(from) {
+                        Some(bytes) => _ = unsynced.insert(to.clone(), bytes),
+                        None => _ = unsynced.remove(to),
+                    }
                 }
             }
             StoreEffect::Open { .. }
@@ -512,7 +513,7 @@ impl<E: Engine> World<E> {
             while let Some(indication) = this.engine.poll_indication() {
                 busy = true;
                 if let Some(react) = self.react {
-                    react(&mut this.engine, self.now, &indication);
+                    this.engine.charge(|engine| react(engine, self.now, &indication));
                 }
                 this.indications.push(indication);
             }
@@ -664,31 +665,32 @@ impl<E: Engine> World<E> {
         let unpolled: Vec<_> =
             (0..self.hosts.len()).filter(|host| self.hosts[*host].is_unpolled).collect();
         let Some(rng) = self.stalls.as_mut().filter(|_| !unpolled.is_empty()) else {
-            return next.is_some_and(|next| self.happens(next));
+            next.inspect(|next| self.execute_next(*next));
+            return next.is_some();
         };
         self.now += Duration::from_millis(rng.below(200));
         if let Some(next) = next.filter(|next| *next <= self.now) {
-            self.happens(next);
+            self.execute_next(next);
         }
         unpolled.into_iter().for_each(|host| self.drain(host));
         true
     }
 
     /// Executes the event due next.
-    fn happens(&mut self, next: Time) -> bool {
+    fn execute_next(&mut self, next: Time) {
         self.steps += 1;
         self.now = self.now.max(next);
         if self.events.keys().next().is_some_and(|(at, _)| *at == next) {
             let (_, event) = self.events.pop_first().expect("there is an event");
             self.on_event(event);
-            return true;
+            return;
         }
         for host in 0..self.hosts.len() {
             if self.hosts[host].held_until().is_some_and(|at| at <= self.now) {
                 let held = self.hosts[host].held.take().expect("something is held");
                 self.launch(host, held);
                 self.drain(host);
-                return true;
+                return;
             }
             if self.hosts[host].timer().is_some_and(|at| at <= self.now) {
                 self.hosts[host].wakes += 1;
@@ -696,10 +698,9 @@ impl<E: Engine> World<E> {
                 self.turn(host);
                 let after = self.hosts[host].timer().filter(|_| !self.hosts[host].is_unpolled);
                 assert!(after.is_none_or(|at| at > self.now), "a deadline in the past: {after:?}");
-                return true;
+                return;
             }
         }
-        true
     }
 
     fn on_event(&mut self, event: Event) {

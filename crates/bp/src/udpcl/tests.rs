@@ -270,7 +270,7 @@ fn incomplete_reassemblies_are_bounded() {
     layer.handle_input(now, Input::Path(PATH, PathEvent::Up(PathInfo::datagram(1472))));
     layer.command(now, Command::Open { link: LINK });
     let mut started = 0;
-    for bundle in 0..2000u32 {
+    for bundle in 0..10_000u32 {
         for offset in [100u32, 900, 500] {
             let fragment =
                 crate::codec::udpcl::Fragment { bundle, length: 1 << 20, offset, data: &[] };

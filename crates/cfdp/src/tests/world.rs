@@ -43,7 +43,11 @@ impl World {
     }
 
     pub(super) fn put(&mut self, request: PutRequest) -> TransactionId {
-        let id = self.hosts[0].engine.put(self.now, request).expect("the put is sound");
+        let now = self.now;
+        let id = self.hosts[0]
+            .engine
+            .charge(|entity| entity.put(now, request))
+            .expect("the put is sound");
         self.drain(0);
         id
     }

@@ -43,7 +43,8 @@ impl Pipe {
 
     pub(super) fn push(&mut self) {
         let (now, id) = (self.world.now, self.id);
-        let taken = self.world.hosts[0].engine.write(now, id, &self.waiting);
+        let sender = &mut self.world.hosts[0].engine;
+        let taken = sender.charge(|node| node.write(now, id, &self.waiting));
         self.waiting.drain(..taken.expect("it is open"));
         self.world.drain(0);
     }

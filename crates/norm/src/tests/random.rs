@@ -170,7 +170,8 @@ impl Play {
             Content::Data(bytes.into())
         };
         let request = SendRequest { peer: PATH, content, info: copy.into_bytes().into() };
-        let _ = world.hosts[0].engine.send(world.now, request);
+        let now = world.now;
+        let _ = world.hosts[0].engine.charge(|node| node.send(now, request));
         world.drain(0);
     }
 

@@ -52,7 +52,11 @@ impl World {
     pub(super) fn request(&mut self, content: Content, info: &str) -> ObjectId {
         let info = Bytes::copy_from_slice(info.as_bytes());
         let request = SendRequest { peer: PATH, content, info };
-        let id = self.hosts[0].engine.send(self.now, request).expect("the request is sound");
+        let now = self.now;
+        let id = self.hosts[0]
+            .engine
+            .charge(|node| node.send(now, request))
+            .expect("the request is sound");
         self.drain(0);
         id
     }

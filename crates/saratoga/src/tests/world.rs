@@ -83,7 +83,11 @@ impl World {
         self.hosts[0].store.insert(name("source"), file.to_vec());
         let mut request = PutRequest::new(PATH, name("source"), "copy");
         change(&mut request);
-        let id = self.hosts[0].engine.put(self.now, request).expect("the request is sound");
+        let now = self.now;
+        let id = self.hosts[0]
+            .engine
+            .charge(|node| node.put(now, request))
+            .expect("the request is sound");
         self.drain(0);
         id
     }
@@ -92,7 +96,11 @@ impl World {
     pub(super) fn get(&mut self, delete: bool) -> SessionId {
         let request =
             GetRequest { peer: PATH, name: "source".to_owned(), destination: name("copy"), delete };
-        let id = self.hosts[1].engine.get(self.now, request).expect("the request is sound");
+        let now = self.now;
+        let id = self.hosts[1]
+            .engine
+            .charge(|node| node.get(now, request))
+            .expect("the request is sound");
         self.drain(1);
         id
     }

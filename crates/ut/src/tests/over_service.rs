@@ -280,9 +280,10 @@ fn arrivals_are_bounded() {
         while engine.takes_more() {
             taken += 1;
             assert!(taken < most, "memory is bounded");
-            let payload = Bytes::from(vec![0; len]);
-            let arrival = came(ArrivalId(taken), 1, payload);
-            engine.charge(|engine| engine.handle_event(Time::ZERO, arrival));
+            engine.charge(|engine| {
+                let payload = Bytes::from(vec![0; len]);
+                engine.handle_event(Time::ZERO, came(ArrivalId(taken), 1, payload));
+            });
         }
         assert!(engine.memory() < 40 << 20, "{}", engine.memory());
         assert!(engine.poll_order().is_none(), "nothing is confirmed");

@@ -186,7 +186,8 @@ pub(super) fn request() -> PutRequest {
 pub(super) fn put<C: Carried>(world: &mut World<C>, size: usize) -> TransactionId {
     world.hosts[0].store.insert(name("source"), content(size));
     let now = world.now;
-    let id = world.hosts[0].engine.put(now, request()).expect("a sound put");
+    let engine = &mut world.hosts[0].engine;
+    let id = engine.charge(|entity| entity.put(now, request())).expect("a sound put");
     world.drain(0);
     id
 }

@@ -102,7 +102,11 @@ impl World {
         self.hosts[0].store.insert(name("source"), content.to_vec());
         let (source, copy) = (name("source"), "copy".to_owned());
         let request = SendRequest { destination: to, source, name: copy, red };
-        let id = self.hosts[0].engine.send(self.now, request).expect("the request is sound");
+        let now = self.now;
+        let id = self.hosts[0]
+            .engine
+            .charge(|node| node.send(now, request))
+            .expect("the request is sound");
         self.drain(0);
         id
     }
