@@ -289,6 +289,7 @@ impl<E: Engine> Driver<E> {
         mut on: impl FnMut(Time, &mut E, Event<E::Indication>) -> Control,
     ) -> Result<(), RunError> {
         wake_exactly();
+        self.carry_out_first_effects(stop)?;
         loop {
             let mut stopping = stop.load(Ordering::Relaxed);
             let next = self.round(&mut |now, engine, event| {
@@ -304,6 +305,18 @@ impl<E: Engine> Driver<E> {
                 Next::Wait => self.wait_for_datagrams(self.next_tick)?,
             }
         }
+    }
+
+    /// Carries out what the engine wants of its files first: it reads its records, and takes nothing
+    /// new before. Datagrams wait in the kernel's buffer meanwhile; a protocol without
+    /// acknowledgements would not repeat them.
+    fn carry_out_first_effects(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        self.effects();
+        while !self.pump.store_is_idle() && !stop.load(Ordering::Relaxed) {
+            self.wait(self.pump.now() + self.config.tick, false)?;
+            self.pump.pass_results();
+        }
+        Ok(())
     }
 
     /// Runs one round: time, storage results, incoming datagrams, then all output of the engine.

@@ -1,7 +1,7 @@
 //! Memory that an engine holds, counted by the allocator of the tests.
 //!
-//! Each allocation is charged to the engine that is being called, and credited to it wherever it is
-//! freed: what an engine has handed out is its own until it is dropped.
+//! Each allocation is charged to the engine that is being called, and credited to it wherever it
+//! is freed: what an engine has handed out is its own until it is dropped.
 
 #![expect(unsafe_code, reason = "an allocator can be written in no other way")]
 
@@ -38,8 +38,8 @@ fn with_owner(layout: Layout) -> Option<(Layout, usize)> {
 /// Places the owner in front of an allocation, and returns the allocation.
 ///
 /// # Safety
-/// `start` is null, or an allocation with `room` bytes, at least those of an owner, in front of the
-/// user's.
+/// `start` is null, or an allocation with `room` bytes, at least those of an owner, in front of
+/// the user's.
 unsafe fn owned(start: *mut u8, room: usize, bytes: usize) -> *mut u8 {
     if start.is_null() {
         return start;

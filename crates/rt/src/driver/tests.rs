@@ -31,6 +31,8 @@ struct Toy {
     down: Vec<PathId>,
     effects: Vec<Effect>,
     done: Vec<(Ticket, Result<Completion, EffectError>)>,
+    /// Number of effects done before the first datagram.
+    done_first: Option<usize>,
     alarm: Option<Time>,
     woken: Option<Time>,
 }
@@ -52,6 +54,7 @@ impl Engine for Toy {
             Input::Receive(receive) => {
                 self.batches += 1;
                 self.first.get_or_insert(now);
+                self.done_first.get_or_insert(self.done.len());
                 self.last = now;
                 for datagram in receive.datagrams() {
                     let number = datagram.first_chunk::<8>().expect("eight bytes at least");
@@ -156,6 +159,18 @@ fn numbered_datagrams_cross_in_batches() {
     if sender.driver.socket.sends_batches() {
         assert!(toy.batches * 4 < toy.received.len(), "{} batches", toy.batches);
     }
+}
+
+#[test]
+fn datagrams_wait_until_the_first_effects_are_done() {
+    let (ticket, name) = (Ticket(1), FileName::file("records").unwrap());
+    let open = StoreEffect::Open { ticket, name, mode: OpenMode::Truncate };
+    let receiver = Toy { effects: vec![open.into()], ..Toy::default() };
+    let receiver = driver(receiver, PathInfo::datagram(1000));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&[0; 8], receiver.driver.local()).unwrap();
+    let receiver = run_until(receiver, LIMIT, |toy| !toy.received.is_empty()).join().unwrap();
+    assert_eq!(receiver.driver.engine().done_first, Some(1));
 }
 
 /// Relative excess of the time that half a second of datagrams takes.

@@ -87,29 +87,24 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(crate) fn end(self) -> Ended {
-        self.end_within(LIMIT).unwrap_or_else(|message| panic!("no end after {LIMIT:?}: {message}"))
-    }
-
-    /// Waits for its end, and kills it after a time. The error is what it printed.
-    pub(crate) fn end_within(mut self, limit: Duration) -> Result<Ended, String> {
+    pub(crate) fn end(mut self) -> Ended {
         let mut child = self.child.take().unwrap();
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            if start.elapsed() > limit {
+            if start.elapsed() > LIMIT {
                 child.kill().unwrap();
                 let mut message = String::new();
                 child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
-                return Err(std::mem::take(&mut self.message) + &message);
+                panic!("no end after {LIMIT:?}: {}{message}", self.message);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        Ok(Ended {
+        Ended {
             code: status.code(),
             out: String::from_utf8(stdout).unwrap(),
             message: std::mem::take(&mut self.message) + &String::from_utf8(stderr).unwrap(),
-        })
+        }
     }
 }
 
