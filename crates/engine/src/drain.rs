@@ -22,6 +22,27 @@ pub struct Datagram {
     pub bytes: Vec<u8>,
 }
 
+/// Executes the pending effects of an engine on its store. Returns those on paths and streams, or
+/// `None` if no effect was pending.
+pub fn execute_effects<E: Engine + ?Sized>(
+    now: Time,
+    engine: &mut E,
+    files: &mut MemoryStore,
+) -> Option<Vec<Effect>> {
+    let mut others = None;
+    while let Some(effect) = engine.poll_effect() {
+        let others = others.get_or_insert_with(Vec::new);
+        let Effect::Store(effect) = effect else {
+            others.push(effect);
+            continue;
+        };
+        if let Some((ticket, result)) = files.execute(effect) {
+            engine.handle_input(now, Input::Done(ticket, result));
+        }
+    }
+    others
+}
+
 /// Polls an engine until it waits for time, a datagram or a request, and executes its storage
 /// effects. Effects on paths and streams are dropped.
 ///
@@ -34,14 +55,7 @@ pub fn drain<E: Engine>(
     let mut drained = Drained { datagrams: Vec::new(), indications: Vec::new() };
     let mut tx = TxBuf::new(1);
     loop {
-        if let Some(effect) = engine.poll_effect() {
-            if let Effect::Store(effect) = effect
-                && let Some((ticket, result)) = files.execute(effect)
-            {
-                engine.handle_input(now, Input::Done(ticket, result));
-            }
-            continue;
-        }
+        execute_effects(now, engine, files);
         if let Some(indication) = engine.poll_indication() {
             drained.indications.push(indication);
             continue;

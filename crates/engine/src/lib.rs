@@ -35,7 +35,7 @@ mod timers;
 mod transmit;
 mod work;
 
-pub use drain::{Datagram, Drained, drain};
+pub use drain::{Datagram, Drained, drain, execute_effects};
 pub use effect::{
     Completion, DirEntry, Effect, EffectError, EffectResult, EntryKind, FileId, FilestoreRequest,
     IndexRequest, OpenMode, PathEffect, StoreEffect, StreamEffect, Ticket,

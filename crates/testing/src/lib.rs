@@ -1,8 +1,7 @@
-//! Shared by the tests of several crates: engines in a network ([`world`]), their effects
-//! ([`effects`]) and the memory that they hold ([`memory`]), contacts that do not take place as
-//! planned ([`meetings`]), tshark as an oracle ([`tshark`]), test vectors ([`hex`]), snapshots
-//! ([`mod@snapshot`]), network namespaces ([`namespace`]), and the note that a test is skipped
-//! ([`skip`]).
+//! Shared by the tests of several crates: engines in a network ([`world`]) and the memory that
+//! they hold ([`memory`]), contacts that do not take place as planned ([`meetings`]), tshark as an
+//! oracle ([`tshark`]), test vectors ([`hex`]), snapshots ([`mod@snapshot`]), network namespaces
+//! ([`namespace`]), and the note that a test is skipped ([`skip`]).
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
@@ -12,7 +11,6 @@
 // Protocols include `world.rs` by its path; its imports name this crate.
 extern crate self as testing;
 
-pub mod effects;
 pub mod hex;
 pub mod meetings;
 pub mod memory;

@@ -55,7 +55,7 @@ impl Place {
     /// Executes pending effects and indications. Returns the effects on paths, or `None` if nothing
     /// was pending.
     fn turn(&mut self, now: Time) -> Option<Vec<Effect>> {
-        let mut effects = testing::effects::execute(now, &mut self.node, &mut self.store);
+        let mut effects = engine::execute_effects(now, &mut self.node, &mut self.store);
         let mut offered = Vec::new();
         while let Some(indication) = self.node.poll_indication() {
             effects.get_or_insert_default();

@@ -34,7 +34,7 @@ impl<L: Layer + ?Sized> Host<L> {
     /// Executes pending effects and records events; complete bundles are accepted if `accepts`.
     /// Returns the effects on paths, or `None` if nothing was pending.
     pub(crate) fn turn(&mut self, now: Time, accepts: bool) -> Option<Vec<Effect>> {
-        let mut effects = testing::effects::execute(now, &mut *self.layer, &mut self.store);
+        let mut effects = engine::execute_effects(now, &mut *self.layer, &mut self.store);
         while let Some(event) = self.layer.poll_indication() {
             effects.get_or_insert_default();
             if let Event::Whole { link, transfer, .. } = event

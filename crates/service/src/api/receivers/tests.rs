@@ -71,7 +71,7 @@ impl World {
 
     /// The store does what the agent asks for.
     fn settle(&mut self) {
-        testing::effects::execute(self.now, &mut self.agent, &mut self.store);
+        engine::execute_effects(self.now, &mut self.agent, &mut self.store);
     }
 
     fn leave(&mut self, at: usize) {
