@@ -58,13 +58,29 @@ impl Initial {
 }
 
 /// Reads the initial bytes of an item.
+#[inline]
 pub(crate) fn initial(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
+    match reader.left().first() {
+        // Most are one byte.
+        Some(byte) if byte & 0x1f < 24 => {
+            reader.take(1)?;
+            let major = Major::ALL[usize::from(byte >> 5)];
+            Ok(Initial { major, argument: Some(u64::from(byte & 0x1f)) })
+        }
+        Some(_) | None => initial_of_several_bytes(reader),
+    }
+}
+
+fn initial_of_several_bytes(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
     let at = reader.offset();
     let byte = reader.u8()?;
     let major = Major::ALL[usize::from(byte >> 5)];
     let argument = match byte & 0x1f {
         value @ 0..=23 => Some(u64::from(value)),
-        width @ 24..=27 => Some(reader.uint(1 << (width - 24))?),
+        24 => Some(u64::from(reader.u8()?)),
+        25 => Some(u64::from(reader.u16()?)),
+        26 => Some(u64::from(reader.u32()?)),
+        27 => Some(reader.uint(8)?),
         28..=30 => return Err(DecodeError::invalid(at, "an item's length has a reserved form")),
         _ => match major {
             Major::Bytes | Major::Text | Major::Array | Major::Map | Major::Simple => None,
