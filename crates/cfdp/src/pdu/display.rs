@@ -8,7 +8,7 @@ use super::directive::{
 };
 use super::header::Header;
 use super::tlv::{FilestoreRequest, FilestoreResponse, Tlv, Tlvs};
-use super::user::UserOperation;
+use super::user::{ProxyPut, PutDetail, Suspension, UserOperation, UserRequest};
 use super::{Body, Pdu};
 
 impl fmt::Display for Pdu<'_> {
@@ -190,54 +190,52 @@ impl fmt::Display for FilestoreResponse<'_> {
 impl fmt::Display for UserOperation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ProxyPutRequest { destination, source_name, destination_name } => {
-                write!(f, "proxy put {source_name} → {destination} {destination_name}")
-            }
-            Self::ProxyFilestoreRequest(request) => write!(f, "proxy {request}"),
-            Self::ProxyFilestoreResponse(response) => write!(f, "proxy {response}"),
-            Self::ProxyPutCancel => f.write_str("proxy put cancel"),
+            Self::Request(request) => write!(f, "{request}"),
+            Self::Proxy(PutDetail::FilestoreRequest(request)) => write!(f, "proxy {request}"),
+            Self::Proxy(PutDetail::FilestoreResponse(response)) => write!(f, "proxy {response}"),
             Self::OriginatingTransactionId(transaction) => {
                 write!(f, "originating transaction {}", transaction.id())
-            }
-            Self::DirectoryListingRequest { directory, file } => {
-                write!(f, "directory listing request {directory} → {file}")
             }
             Self::DirectoryListingResponse { success, directory, file } => {
                 let outcome = if *success { "made" } else { "refused" };
                 write!(f, "directory listing {outcome} {directory} → {file}")
             }
-            Self::RemoteStatusReportRequest { transaction, file } => {
-                write!(f, "status report request {} → {file}", transaction.id())
-            }
             Self::RemoteStatusReportResponse { status, transaction, .. } => {
                 write!(f, "status report {} {status}", transaction.id())
             }
-            Self::RemoteSuspendRequest(transaction) => {
-                write!(f, "suspend request {}", transaction.id())
-            }
-            Self::RemoteResumeRequest(transaction) => {
-                write!(f, "resume request {}", transaction.id())
-            }
-            Self::RemoteSuspendResponse { suspended, status, transaction }
-            | Self::RemoteResumeResponse { suspended, status, transaction } => {
+            Self::RemoteSuspendResponse(Suspension { suspended, status, transaction })
+            | Self::RemoteResumeResponse(Suspension { suspended, status, transaction }) => {
                 let state = if *suspended { "suspended" } else { "not suspended" };
                 write!(f, "{} is {state}, {status}", transaction.id())
             }
-            Self::ProxyMessageToUser(_)
-            | Self::ProxyFaultHandlerOverride { .. }
+            Self::Proxy(_)
             | Self::ProxyTransmissionMode(_)
-            | Self::ProxyFlowLabel(_)
             | Self::ProxySegmentationControl(_)
             | Self::ProxyPutResponse { .. }
             | Self::ProxyClosureRequest(_)
-            | Self::SfoRequest(_)
-            | Self::SfoMessageToUser(_)
-            | Self::SfoFlowLabel(_)
-            | Self::SfoFaultHandlerOverride { .. }
-            | Self::SfoFilestoreRequest(_)
+            | Self::Sfo(_)
             | Self::SfoReport(_)
-            | Self::SfoFilestoreResponse(_)
             | Self::Other { .. } => write!(f, "{self:?}"),
+        }
+    }
+}
+
+impl fmt::Display for UserRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ProxyPut(ProxyPut { destination, source_name, destination_name }) => {
+                write!(f, "proxy put {source_name} → {destination} {destination_name}")
+            }
+            Self::ProxyPutCancel => f.write_str("proxy put cancel"),
+            Self::DirectoryListing { directory, file } => {
+                write!(f, "directory listing request {directory} → {file}")
+            }
+            Self::RemoteStatusReport { transaction, file } => {
+                write!(f, "status report request {} → {file}", transaction.id())
+            }
+            Self::RemoteSuspend(transaction) => write!(f, "suspend request {}", transaction.id()),
+            Self::RemoteResume(transaction) => write!(f, "resume request {}", transaction.id()),
+            Self::Sfo(_) => write!(f, "{self:?}"),
         }
     }
 }

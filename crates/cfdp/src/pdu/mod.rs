@@ -34,7 +34,9 @@ pub use self::directive::{
 pub use self::header::{EntityId, Header, TransactionId, Width};
 pub use self::sfo::{SfoReport, SfoRequest, TraceControl};
 pub use self::tlv::{FilestoreRequest, FilestoreResponse, FilestoreStatus, IdField, Lv, Tlv, Tlvs};
-pub use self::user::{TransactionField, UserOperation};
+pub use self::user::{
+    ProxyPut, PutDetail, Suspension, TransactionField, UserOperation, UserRequest,
+};
 
 use self::header::Contents;
 

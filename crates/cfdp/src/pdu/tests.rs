@@ -355,14 +355,14 @@ fn user_operations_match_the_bytes_of_the_book() {
     let transaction = TransactionField { source: id(5, Width::TWO), sequence: id(9, Width::ONE) };
     let cases: [(UserOperation<'_>, &[u8]); 6] = [
         (
-            UserOperation::ProxyPutRequest {
+            UserOperation::Request(UserRequest::ProxyPut(ProxyPut {
                 destination: id(6, Width::ONE),
                 source_name: name("a"),
                 destination_name: name("bc"),
-            },
+            })),
             b"cfdp\x00\x01\x06\x01a\x02bc",
         ),
-        (UserOperation::ProxyPutCancel, b"cfdp\x09"),
+        (UserOperation::Request(UserRequest::ProxyPutCancel), b"cfdp\x09"),
         (UserOperation::OriginatingTransactionId(transaction), b"cfdp\x0a\x10\x00\x05\x09"),
         (
             UserOperation::DirectoryListingResponse {
@@ -373,11 +373,11 @@ fn user_operations_match_the_bytes_of_the_book() {
             b"cfdp\x11\x80\x01d\x01f",
         ),
         (
-            UserOperation::RemoteSuspendResponse {
+            UserOperation::RemoteSuspendResponse(Suspension {
                 suspended: true,
                 status: TransactionStatus::Active,
                 transaction,
-            },
+            }),
             b"cfdp\x31\xa0\x10\x00\x05\x09",
         ),
         (
@@ -415,7 +415,7 @@ fn sfo_messages_match_the_bytes_of_the_profile() {
         destination_name: Lv(b"d"),
     };
     let bytes = b"cfdp\x40\xa8\x03\x01l\x01\x01\x01\x02\x01s\x01d";
-    let operation = UserOperation::SfoRequest(request);
+    let operation = UserOperation::Request(UserRequest::Sfo(request));
     assert_eq!(operation.to_vec().unwrap(), bytes);
     assert_eq!(UserOperation::decode(bytes), Ok(Some(operation)));
 

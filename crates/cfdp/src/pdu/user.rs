@@ -67,30 +67,12 @@ impl TransactionField {
 /// Message to user that requests a service of an entity, or responds to such a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserOperation<'a> {
-    /// 00: put a file on behalf of the requester (§6.2.2).
-    ProxyPutRequest {
-        /// Entity that receives the file.
-        destination: IdField,
-        /// Name at the sender.
-        source_name: Lv<'a>,
-        /// Name at the receiver.
-        destination_name: Lv<'a>,
-    },
-    /// 01: a message to user of the proxy's put (§6.2.3).
-    ProxyMessageToUser(Lv<'a>),
-    /// 02: a filestore request of the proxy's put (§6.2.4).
-    ProxyFilestoreRequest(FilestoreRequest<'a>),
-    /// 03: a fault handler override of the proxy's put (§6.2.5).
-    ProxyFaultHandlerOverride {
-        /// The fault.
-        condition: ConditionCode,
-        /// Action on the fault.
-        handler: FaultHandler,
-    },
+    /// Request for a service.
+    Request(UserRequest<'a>),
+    /// 01, 02, 03, 05, 08: detail of a proxy's put (§6.2).
+    Proxy(PutDetail<'a>),
     /// 04: transmission mode of the proxy's put (§6.2.6).
     ProxyTransmissionMode(TransmissionMode),
-    /// 05: flow label of the proxy's put (§6.2.7).
-    ProxyFlowLabel(Lv<'a>),
     /// 06: whether the proxy's put preserves record boundaries (§6.2.8).
     ProxySegmentationControl(bool),
     /// 07: result of the proxy's put (§6.2.10).
@@ -102,21 +84,10 @@ pub enum UserOperation<'a> {
         /// Status of the file.
         file_status: FileStatus,
     },
-    /// 08: a filestore response to the proxy's put (§6.2.11).
-    ProxyFilestoreResponse(FilestoreResponse<'a>),
-    /// 09: cancel the proxy's put (§6.2.12).
-    ProxyPutCancel,
     /// 0A: the transaction that caused this one (§6.2.13).
     OriginatingTransactionId(TransactionField),
     /// 0B: whether the proxy's put requests closure (§6.2.9).
     ProxyClosureRequest(bool),
-    /// 10: list a directory (§6.3.2).
-    DirectoryListingRequest {
-        /// Directory.
-        directory: Lv<'a>,
-        /// File name under which the requester wants the listing.
-        file: Lv<'a>,
-    },
     /// 11: response, sent along with the listing file (§6.3.3).
     DirectoryListingResponse {
         /// Whether the listing could be made.
@@ -124,13 +95,6 @@ pub enum UserOperation<'a> {
         /// Requested directory.
         directory: Lv<'a>,
         /// Requested file name.
-        file: Lv<'a>,
-    },
-    /// 20: report the state of a transaction (§6.4.2).
-    RemoteStatusReportRequest {
-        /// Transaction.
-        transaction: TransactionField,
-        /// File name under which the requester wants the report.
         file: Lv<'a>,
     },
     /// 21: response (§6.4.3).
@@ -142,47 +106,14 @@ pub enum UserOperation<'a> {
         /// Requested transaction.
         transaction: TransactionField,
     },
-    /// 30: suspend a transaction (§6.5.2).
-    RemoteSuspendRequest(TransactionField),
-    /// 31: response (§6.5.3).
-    RemoteSuspendResponse {
-        /// Whether the transaction is suspended now.
-        suspended: bool,
-        /// State of the transaction.
-        status: TransactionStatus,
-        /// Requested transaction.
-        transaction: TransactionField,
-    },
-    /// 38: resume a transaction (§6.6.2).
-    RemoteResumeRequest(TransactionField),
-    /// 39: response (§6.6.3).
-    RemoteResumeResponse {
-        /// Whether the transaction is still suspended.
-        suspended: bool,
-        /// State of the transaction.
-        status: TransactionStatus,
-        /// Requested transaction.
-        transaction: TransactionField,
-    },
-    /// 40: forward a file toward its destination.
-    SfoRequest(SfoRequest<'a>),
-    /// 41: a message to user for the destination.
-    SfoMessageToUser(Lv<'a>),
-    /// 42: flow label of the hops.
-    SfoFlowLabel(Lv<'a>),
-    /// 43: fault handler override of the hops.
-    SfoFaultHandlerOverride {
-        /// The fault.
-        condition: ConditionCode,
-        /// Action on the fault.
-        handler: FaultHandler,
-    },
-    /// 44: a filestore request for the destination.
-    SfoFilestoreRequest(FilestoreRequest<'a>),
-    /// 45: progress of the file.
+    /// 31: response to a request to suspend (§6.5.3).
+    RemoteSuspendResponse(Suspension),
+    /// 39: response to a request to resume (§6.6.3).
+    RemoteResumeResponse(Suspension),
+    /// 41 to 44, 46: detail of a put through waypoints.
+    Sfo(PutDetail<'a>),
+    /// 45: progress of a put through waypoints.
     SfoReport(SfoReport<'a>),
-    /// 46: a filestore response from the destination.
-    SfoFilestoreResponse(FilestoreResponse<'a>),
     /// Type that the book does not define.
     Other {
         /// The type.
@@ -190,6 +121,77 @@ pub enum UserOperation<'a> {
         /// Bytes behind it.
         data: &'a [u8],
     },
+}
+
+/// Request for a service of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserRequest<'a> {
+    /// 00: put a file on behalf of the requester (§6.2.2).
+    ProxyPut(ProxyPut<'a>),
+    /// 09: cancel the proxy's put (§6.2.12).
+    ProxyPutCancel,
+    /// 10: list a directory (§6.3.2).
+    DirectoryListing {
+        /// Directory.
+        directory: Lv<'a>,
+        /// File name under which the requester wants the listing.
+        file: Lv<'a>,
+    },
+    /// 20: report the state of a transaction (§6.4.2).
+    RemoteStatusReport {
+        /// Transaction.
+        transaction: TransactionField,
+        /// File name under which the requester wants the report.
+        file: Lv<'a>,
+    },
+    /// 30: suspend a transaction (§6.5.2).
+    RemoteSuspend(TransactionField),
+    /// 38: resume a transaction (§6.6.2).
+    RemoteResume(TransactionField),
+    /// 40: forward a file toward its destination.
+    Sfo(SfoRequest<'a>),
+}
+
+/// Put requested of another entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyPut<'a> {
+    /// Entity that receives the file.
+    pub destination: IdField,
+    /// Name at the sender.
+    pub source_name: Lv<'a>,
+    /// Name at the receiver.
+    pub destination_name: Lv<'a>,
+}
+
+/// Detail of a put that another entity makes, or waypoints forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutDetail<'a> {
+    /// Message to the user at the destination (§6.2.3).
+    MessageToUser(Lv<'a>),
+    /// Filestore request for the destination (§6.2.4).
+    FilestoreRequest(FilestoreRequest<'a>),
+    /// Fault handler override of the put, or of the hops (§6.2.5).
+    FaultHandlerOverride {
+        /// The fault.
+        condition: ConditionCode,
+        /// Action on the fault.
+        handler: FaultHandler,
+    },
+    /// Flow label of the put, or of the hops (§6.2.7).
+    FlowLabel(Lv<'a>),
+    /// Filestore response of the destination (§6.2.11).
+    FilestoreResponse(FilestoreResponse<'a>),
+}
+
+/// Whether a transaction is suspended, in a response to a request to suspend or resume it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// Whether the transaction is suspended now.
+    pub suspended: bool,
+    /// State of the transaction.
+    pub status: TransactionStatus,
+    /// Requested transaction.
+    pub transaction: TransactionField,
 }
 
 impl<'a> UserOperation<'a> {
@@ -204,59 +206,31 @@ impl<'a> UserOperation<'a> {
             Ok(_) | Err(_) => return Ok(None),
         }
         let code = reader.u8()?;
-        let operation = match code {
-            0x00..=0x0b => Self::read_proxy(code, &mut reader)?,
-            0x10..=0x39 => Self::read_remote(code, &mut reader)?,
-            code => Self::read_sfo(code, &mut reader)?,
+        let operation = match UserRequest::read(code, &mut reader)? {
+            Some(request) => Self::Request(request),
+            None => Self::read(code, &mut reader)?,
         };
         reader.finish()?;
         Ok(Some(operation))
     }
 
-    fn read_proxy(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match code {
-            0x00 => Self::ProxyPutRequest {
-                destination: IdField::read_lv(reader)?,
-                source_name: Lv::read(reader)?,
-                destination_name: Lv::read(reader)?,
-            },
-            0x01 => Self::ProxyMessageToUser(Lv::read(reader)?),
-            0x02 => Self::ProxyFilestoreRequest(read_lv(reader, FilestoreRequest::read)?),
-            0x03 => {
-                let (condition, handler) = fault_handler_override(reader.u8()?);
-                Self::ProxyFaultHandlerOverride { condition, handler }
-            }
+            0x01..=0x03 | 0x05 | 0x08 => Self::Proxy(PutDetail::read(code, reader)?),
             0x04 => Self::ProxyTransmissionMode(match reader.u8()? & 1 {
                 0 => TransmissionMode::Acknowledged,
                 _ => TransmissionMode::Unacknowledged,
             }),
-            0x05 => Self::ProxyFlowLabel(Lv::read(reader)?),
             0x06 => Self::ProxySegmentationControl(reader.u8()? & 1 != 0),
             0x07 => {
                 let (condition, delivery, file_status) = outcome_from_byte(reader.u8()?);
                 Self::ProxyPutResponse { condition, delivery, file_status }
             }
-            0x08 => Self::ProxyFilestoreResponse(read_lv(reader, FilestoreResponse::read)?),
-            0x09 => Self::ProxyPutCancel,
             0x0a => Self::OriginatingTransactionId(TransactionField::read(reader)?),
             0x0b => Self::ProxyClosureRequest(reader.u8()? & 1 != 0),
-            code => Self::Other { code, data: reader.rest() },
-        })
-    }
-
-    fn read_remote(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(match code {
-            0x10 => Self::DirectoryListingRequest {
-                directory: Lv::read(reader)?,
-                file: Lv::read(reader)?,
-            },
             0x11 => Self::DirectoryListingResponse {
                 success: reader.u8()? & 0x80 == 0,
                 directory: Lv::read(reader)?,
-                file: Lv::read(reader)?,
-            },
-            0x20 => Self::RemoteStatusReportRequest {
-                transaction: TransactionField::read(reader)?,
                 file: Lv::read(reader)?,
             },
             0x21 => {
@@ -267,34 +241,10 @@ impl<'a> UserOperation<'a> {
                     transaction: TransactionField::read(reader)?,
                 }
             }
-            0x30 => Self::RemoteSuspendRequest(TransactionField::read(reader)?),
-            0x31 => {
-                let (suspended, status) = suspension(reader.u8()?);
-                let transaction = TransactionField::read(reader)?;
-                Self::RemoteSuspendResponse { suspended, status, transaction }
-            }
-            0x38 => Self::RemoteResumeRequest(TransactionField::read(reader)?),
-            0x39 => {
-                let (suspended, status) = suspension(reader.u8()?);
-                let transaction = TransactionField::read(reader)?;
-                Self::RemoteResumeResponse { suspended, status, transaction }
-            }
-            code => Self::Other { code, data: reader.rest() },
-        })
-    }
-
-    fn read_sfo(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(match code {
-            0x40 => Self::SfoRequest(SfoRequest::read(reader)?),
-            0x41 => Self::SfoMessageToUser(Lv::read(reader)?),
-            0x42 => Self::SfoFlowLabel(Lv::read(reader)?),
-            0x43 => {
-                let (condition, handler) = fault_handler_override(reader.u8()?);
-                Self::SfoFaultHandlerOverride { condition, handler }
-            }
-            0x44 => Self::SfoFilestoreRequest(read_lv(reader, FilestoreRequest::read)?),
+            0x31 => Self::RemoteSuspendResponse(Suspension::read(reader)?),
+            0x39 => Self::RemoteResumeResponse(Suspension::read(reader)?),
+            0x41..=0x44 | 0x46 => Self::Sfo(PutDetail::read(code, reader)?),
             0x45 => Self::SfoReport(SfoReport::read(reader)?),
-            0x46 => Self::SfoFilestoreResponse(read_lv(reader, FilestoreResponse::read)?),
             code => Self::Other { code, data: reader.rest() },
         })
     }
@@ -303,33 +253,19 @@ impl<'a> UserOperation<'a> {
     #[must_use]
     pub const fn code(&self) -> u8 {
         match self {
-            Self::ProxyPutRequest { .. } => 0x00,
-            Self::ProxyMessageToUser(_) => 0x01,
-            Self::ProxyFilestoreRequest(_) => 0x02,
-            Self::ProxyFaultHandlerOverride { .. } => 0x03,
+            Self::Request(request) => request.code(),
+            Self::Proxy(detail) => detail.proxy_code(),
             Self::ProxyTransmissionMode(_) => 0x04,
-            Self::ProxyFlowLabel(_) => 0x05,
             Self::ProxySegmentationControl(_) => 0x06,
             Self::ProxyPutResponse { .. } => 0x07,
-            Self::ProxyFilestoreResponse(_) => 0x08,
-            Self::ProxyPutCancel => 0x09,
             Self::OriginatingTransactionId(_) => 0x0a,
             Self::ProxyClosureRequest(_) => 0x0b,
-            Self::DirectoryListingRequest { .. } => 0x10,
             Self::DirectoryListingResponse { .. } => 0x11,
-            Self::RemoteStatusReportRequest { .. } => 0x20,
             Self::RemoteStatusReportResponse { .. } => 0x21,
-            Self::RemoteSuspendRequest(_) => 0x30,
-            Self::RemoteSuspendResponse { .. } => 0x31,
-            Self::RemoteResumeRequest(_) => 0x38,
-            Self::RemoteResumeResponse { .. } => 0x39,
-            Self::SfoRequest(_) => 0x40,
-            Self::SfoMessageToUser(_) => 0x41,
-            Self::SfoFlowLabel(_) => 0x42,
-            Self::SfoFaultHandlerOverride { .. } => 0x43,
-            Self::SfoFilestoreRequest(_) => 0x44,
+            Self::RemoteSuspendResponse(_) => 0x31,
+            Self::RemoteResumeResponse(_) => 0x39,
+            Self::Sfo(detail) => detail.sfo_code(),
             Self::SfoReport(_) => 0x45,
-            Self::SfoFilestoreResponse(_) => 0x46,
             Self::Other { code, .. } => *code,
         }
     }
@@ -338,42 +274,21 @@ impl<'a> UserOperation<'a> {
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let rest = match self {
-            Self::ProxyPutRequest { destination, source_name, destination_name } => {
-                destination.lv_len() + source_name.encoded_len() + destination_name.encoded_len()
-            }
-            Self::ProxyMessageToUser(value)
-            | Self::ProxyFlowLabel(value)
-            | Self::SfoMessageToUser(value)
-            | Self::SfoFlowLabel(value) => value.encoded_len(),
-            Self::ProxyFilestoreRequest(request) | Self::SfoFilestoreRequest(request) => {
-                1 + request.encoded_len()
-            }
-            Self::ProxyFilestoreResponse(response) | Self::SfoFilestoreResponse(response) => {
-                1 + response.encoded_len()
-            }
-            Self::ProxyFaultHandlerOverride { .. }
-            | Self::SfoFaultHandlerOverride { .. }
-            | Self::ProxyTransmissionMode(_)
+            Self::Request(request) => request.encoded_len(),
+            Self::Proxy(detail) | Self::Sfo(detail) => detail.encoded_len(),
+            Self::ProxyTransmissionMode(_)
             | Self::ProxySegmentationControl(_)
             | Self::ProxyPutResponse { .. }
             | Self::ProxyClosureRequest(_) => 1,
-            Self::ProxyPutCancel => 0,
-            Self::OriginatingTransactionId(transaction)
-            | Self::RemoteSuspendRequest(transaction)
-            | Self::RemoteResumeRequest(transaction) => transaction.encoded_len(),
-            Self::DirectoryListingRequest { directory, file } => {
-                directory.encoded_len() + file.encoded_len()
-            }
+            Self::OriginatingTransactionId(transaction) => transaction.encoded_len(),
             Self::DirectoryListingResponse { directory, file, .. } => {
                 1 + directory.encoded_len() + file.encoded_len()
             }
-            Self::RemoteStatusReportRequest { transaction, file } => {
-                transaction.encoded_len() + file.encoded_len()
-            }
             Self::RemoteStatusReportResponse { transaction, .. }
-            | Self::RemoteSuspendResponse { transaction, .. }
-            | Self::RemoteResumeResponse { transaction, .. } => 1 + transaction.encoded_len(),
-            Self::SfoRequest(request) => request.encoded_len(),
+            | Self::RemoteSuspendResponse(Suspension { transaction, .. })
+            | Self::RemoteResumeResponse(Suspension { transaction, .. }) => {
+                1 + transaction.encoded_len()
+            }
             Self::SfoReport(report) => report.encoded_len(),
             Self::Other { data, .. } => data.len(),
         };
@@ -404,29 +319,8 @@ impl<'a> UserOperation<'a> {
 
     fn write_contents(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
         match self {
-            Self::ProxyPutRequest { destination, source_name, destination_name } => {
-                destination.write_lv(writer, "destination entity id")?;
-                source_name.write(writer, "source file name")?;
-                destination_name.write(writer, "destination file name")
-            }
-            Self::ProxyMessageToUser(value) | Self::SfoMessageToUser(value) => {
-                value.write(writer, "message to user")
-            }
-            Self::ProxyFlowLabel(value) | Self::SfoFlowLabel(value) => {
-                value.write(writer, "flow label")
-            }
-            Self::ProxyFilestoreRequest(request) | Self::SfoFilestoreRequest(request) => {
-                write_len(request.encoded_len(), writer)?;
-                request.write(writer)
-            }
-            Self::ProxyFilestoreResponse(response) | Self::SfoFilestoreResponse(response) => {
-                write_len(response.encoded_len(), writer)?;
-                response.write(writer)
-            }
-            Self::ProxyFaultHandlerOverride { condition, handler }
-            | Self::SfoFaultHandlerOverride { condition, handler } => {
-                writer.u8(nibbles(condition.code(), handler.code())?)
-            }
+            Self::Request(request) => request.write(writer),
+            Self::Proxy(detail) | Self::Sfo(detail) => detail.write(writer),
             Self::ProxyTransmissionMode(mode) => {
                 writer.u8(u8::from(*mode == TransmissionMode::Unacknowledged))
             }
@@ -436,48 +330,192 @@ impl<'a> UserOperation<'a> {
             Self::ProxyPutResponse { condition, delivery, file_status } => {
                 writer.u8(outcome_byte(*condition, *delivery, *file_status)?)
             }
-            Self::ProxyPutCancel => Ok(()),
-            Self::OriginatingTransactionId(transaction)
-            | Self::RemoteSuspendRequest(transaction)
-            | Self::RemoteResumeRequest(transaction) => transaction.write(writer),
-            Self::DirectoryListingRequest { directory, file } => {
-                directory.write(writer, "directory name")?;
-                file.write(writer, "directory file name")
-            }
+            Self::OriginatingTransactionId(transaction) => transaction.write(writer),
             Self::DirectoryListingResponse { success, directory, file } => {
                 writer.u8(u8::from(!*success) << 7)?;
                 directory.write(writer, "directory name")?;
                 file.write(writer, "directory file name")
-            }
-            Self::RemoteStatusReportRequest { transaction, file } => {
-                transaction.write(writer)?;
-                file.write(writer, "report file name")
             }
             Self::RemoteStatusReportResponse { status, success, transaction } => {
                 let status = two_bits(status.code(), "transaction status")?;
                 writer.u8(status << 6 | u8::from(!*success))?;
                 transaction.write(writer)
             }
-            Self::RemoteSuspendResponse { suspended, status, transaction }
-            | Self::RemoteResumeResponse { suspended, status, transaction } => {
-                let status = two_bits(status.code(), "transaction status")?;
-                writer.u8(u8::from(*suspended) << 7 | status << 5)?;
-                transaction.write(writer)
+            Self::RemoteSuspendResponse(suspension) | Self::RemoteResumeResponse(suspension) => {
+                suspension.write(writer)
             }
-            Self::SfoRequest(request) => request.write(writer),
             Self::SfoReport(report) => report.write(writer),
             Self::Other { data, .. } => writer.put(data),
         }
     }
 }
 
-/// Decodes suspension indicator (bit 7) and transaction status (bits 6-5) of §6.5.3 and §6.6.3.
-fn suspension(byte: u8) -> (bool, TransactionStatus) {
-    (byte & 0x80 != 0, TransactionStatus::from_code(byte >> 5 & 3))
+impl<'a> From<UserRequest<'a>> for UserOperation<'a> {
+    fn from(request: UserRequest<'a>) -> Self {
+        Self::Request(request)
+    }
 }
 
-fn fault_handler_override(byte: u8) -> (ConditionCode, FaultHandler) {
-    (ConditionCode::from_code(byte >> 4), FaultHandler::from_code(byte & 0x0f))
+impl<'a> UserRequest<'a> {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::ProxyPut(_) => 0x00,
+            Self::ProxyPutCancel => 0x09,
+            Self::DirectoryListing { .. } => 0x10,
+            Self::RemoteStatusReport { .. } => 0x20,
+            Self::RemoteSuspend(_) => 0x30,
+            Self::RemoteResume(_) => 0x38,
+            Self::Sfo(_) => 0x40,
+        }
+    }
+
+    /// Reads the contents of a message of this type; `None` if it is no request.
+    fn read(code: u8, reader: &mut Reader<'a>) -> Result<Option<Self>, DecodeError> {
+        Ok(Some(match code {
+            0x00 => Self::ProxyPut(ProxyPut {
+                destination: IdField::read_lv(reader)?,
+                source_name: Lv::read(reader)?,
+                destination_name: Lv::read(reader)?,
+            }),
+            0x09 => Self::ProxyPutCancel,
+            0x10 => {
+                Self::DirectoryListing { directory: Lv::read(reader)?, file: Lv::read(reader)? }
+            }
+            0x20 => Self::RemoteStatusReport {
+                transaction: TransactionField::read(reader)?,
+                file: Lv::read(reader)?,
+            },
+            0x30 => Self::RemoteSuspend(TransactionField::read(reader)?),
+            0x38 => Self::RemoteResume(TransactionField::read(reader)?),
+            0x40 => Self::Sfo(SfoRequest::read(reader)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    const fn encoded_len(&self) -> usize {
+        match self {
+            Self::ProxyPut(ProxyPut { destination, source_name, destination_name }) => {
+                destination.lv_len() + source_name.encoded_len() + destination_name.encoded_len()
+            }
+            Self::ProxyPutCancel => 0,
+            Self::DirectoryListing { directory, file } => {
+                directory.encoded_len() + file.encoded_len()
+            }
+            Self::RemoteStatusReport { transaction, file } => {
+                transaction.encoded_len() + file.encoded_len()
+            }
+            Self::RemoteSuspend(transaction) | Self::RemoteResume(transaction) => {
+                transaction.encoded_len()
+            }
+            Self::Sfo(request) => request.encoded_len(),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        match self {
+            Self::ProxyPut(ProxyPut { destination, source_name, destination_name }) => {
+                destination.write_lv(writer, "destination entity id")?;
+                source_name.write(writer, "source file name")?;
+                destination_name.write(writer, "destination file name")
+            }
+            Self::ProxyPutCancel => Ok(()),
+            Self::DirectoryListing { directory, file } => {
+                directory.write(writer, "directory name")?;
+                file.write(writer, "directory file name")
+            }
+            Self::RemoteStatusReport { transaction, file } => {
+                transaction.write(writer)?;
+                file.write(writer, "report file name")
+            }
+            Self::RemoteSuspend(transaction) | Self::RemoteResume(transaction) => {
+                transaction.write(writer)
+            }
+            Self::Sfo(request) => request.write(writer),
+        }
+    }
+}
+
+impl<'a> PutDetail<'a> {
+    const fn proxy_code(&self) -> u8 {
+        match self {
+            Self::MessageToUser(_) => 0x01,
+            Self::FilestoreRequest(_) => 0x02,
+            Self::FaultHandlerOverride { .. } => 0x03,
+            Self::FlowLabel(_) => 0x05,
+            Self::FilestoreResponse(_) => 0x08,
+        }
+    }
+
+    const fn sfo_code(&self) -> u8 {
+        match self {
+            Self::MessageToUser(_) => 0x41,
+            Self::FlowLabel(_) => 0x42,
+            Self::FaultHandlerOverride { .. } => 0x43,
+            Self::FilestoreRequest(_) => 0x44,
+            Self::FilestoreResponse(_) => 0x46,
+        }
+    }
+
+    /// Reads the contents of a message of one of the types above.
+    fn read(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match code {
+            0x01 | 0x41 => Self::MessageToUser(Lv::read(reader)?),
+            0x02 | 0x44 => Self::FilestoreRequest(read_lv(reader, FilestoreRequest::read)?),
+            0x03 | 0x43 => {
+                let byte = reader.u8()?;
+                let condition = ConditionCode::from_code(byte >> 4);
+                let handler = FaultHandler::from_code(byte & 0x0f);
+                Self::FaultHandlerOverride { condition, handler }
+            }
+            0x05 | 0x42 => Self::FlowLabel(Lv::read(reader)?),
+            _ => Self::FilestoreResponse(read_lv(reader, FilestoreResponse::read)?),
+        })
+    }
+
+    const fn encoded_len(&self) -> usize {
+        match self {
+            Self::MessageToUser(value) | Self::FlowLabel(value) => value.encoded_len(),
+            Self::FilestoreRequest(request) => 1 + request.encoded_len(),
+            Self::FilestoreResponse(response) => 1 + response.encoded_len(),
+            Self::FaultHandlerOverride { .. } => 1,
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        match self {
+            Self::MessageToUser(value) => value.write(writer, "message to user"),
+            Self::FlowLabel(value) => value.write(writer, "flow label"),
+            Self::FilestoreRequest(request) => {
+                write_len(request.encoded_len(), writer)?;
+                request.write(writer)
+            }
+            Self::FilestoreResponse(response) => {
+                write_len(response.encoded_len(), writer)?;
+                response.write(writer)
+            }
+            Self::FaultHandlerOverride { condition, handler } => {
+                writer.u8(nibbles(condition.code(), handler.code())?)
+            }
+        }
+    }
+}
+
+impl Suspension {
+    /// Suspension indicator (bit 7) and transaction status (bits 6-5), then the transaction.
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let byte = reader.u8()?;
+        Ok(Self {
+            suspended: byte & 0x80 != 0,
+            status: TransactionStatus::from_code(byte >> 5 & 3),
+            transaction: TransactionField::read(reader)?,
+        })
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let status = two_bits(self.status.code(), "transaction status")?;
+        writer.u8(u8::from(self.suspended) << 7 | status << 5)?;
+        self.transaction.write(writer)
+    }
 }
 
 fn write_len(len: usize, writer: &mut Writer<'_>) -> Result<(), EncodeError> {

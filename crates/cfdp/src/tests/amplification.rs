@@ -10,6 +10,7 @@ use crate::pdu::{
     Ack, Acknowledged, Body, ChecksumType, ConditionCode, DeliveryCode, Direction, Eof, FileStatus,
     FilestoreAction, FilestoreRequest, Finished, Header, KeepAlive, Lv, Metadata, Nak, Pdu, Prompt,
     PromptResponse, SegmentRequests, Tlv, Tlvs, TransactionStatus, TransmissionMode, UserOperation,
+    UserRequest,
 };
 
 const HOUR: Time = Time::from_secs(3600);
@@ -128,8 +129,8 @@ fn long_naks_are_sent_as_far_as_the_credit_allows() {
 #[test]
 fn requests_are_not_amplified() {
     let file = Lv(b"l");
-    let listing = UserOperation::DirectoryListingRequest { directory: Lv(b""), file };
-    let message = listing.to_vec().expect("it fits");
+    let listing = UserRequest::DirectoryListing { directory: Lv(b""), file };
+    let message = UserOperation::from(listing).to_vec().expect("it fits");
     let tlvs = [Tlv::MessageToUser(Lv(&message))];
     for mode in [TransmissionMode::Acknowledged, TransmissionMode::Unacknowledged] {
         let header = Header { mode, ..header(7) };

@@ -6,7 +6,7 @@ use session::path::Handle;
 
 use super::{Operations, message};
 use crate::core::{Base, Core, Job};
-use crate::pdu::{TransactionId, UserOperation};
+use crate::pdu::{PutDetail, TransactionId, UserOperation};
 use crate::request::FilestoreRequest;
 
 /// Storage used by a file to be forwarded.
@@ -67,7 +67,9 @@ impl Core {
             });
         }
         let requests = operations.iter().filter_map(|operation| {
-            let UserOperation::SfoFilestoreRequest(request) = operation else { return None };
+            let UserOperation::Sfo(PutDetail::FilestoreRequest(request)) = operation else {
+                return None;
+            };
             Some(FilestoreRequest::from_wire(request))
         });
         let requests = Some(requests.collect());

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::pdu::{IdField, Lv, SfoRequest, TransactionField, TransactionId, UserOperation, Width};
+use crate::pdu::{
+    IdField, SfoRequest, TransactionField, TransactionId, UserOperation, UserRequest, Width,
+};
 use crate::request::FilestoreResponse;
 
 /// User operations among the messages of one transaction, in order. Malformed ones are skipped.
@@ -15,75 +17,18 @@ pub(crate) fn has_operation(messages: &[Bytes]) -> bool {
     messages.iter().any(|message| message.starts_with(b"cfdp"))
 }
 
-/// Request in a user operation.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Request<'a> {
-    ProxyPut(ProxyPut<'a>),
-    ProxyPutCancel,
-    DirectoryListing { directory: Lv<'a>, file: Lv<'a> },
-    StatusReport { transaction: TransactionField, file: Lv<'a> },
-    Suspend(TransactionField),
-    Resume(TransactionField),
-    Sfo(SfoRequest<'a>),
-}
-
-/// Put requested by another entity.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ProxyPut<'a> {
-    pub(super) destination: IdField,
-    pub(super) source_name: Lv<'a>,
-    pub(super) destination_name: Lv<'a>,
-}
-
-/// Request of an operation; `None` if it is a response, or belongs to another operation.
-pub(super) fn request<'a>(operation: &UserOperation<'a>) -> Option<Request<'a>> {
-    match *operation {
-        UserOperation::ProxyPutRequest { destination, source_name, destination_name } => {
-            Some(Request::ProxyPut(ProxyPut { destination, source_name, destination_name }))
-        }
-        UserOperation::ProxyPutCancel => Some(Request::ProxyPutCancel),
-        UserOperation::DirectoryListingRequest { directory, file } => {
-            Some(Request::DirectoryListing { directory, file })
-        }
-        UserOperation::RemoteStatusReportRequest { transaction, file } => {
-            Some(Request::StatusReport { transaction, file })
-        }
-        UserOperation::RemoteSuspendRequest(transaction) => Some(Request::Suspend(transaction)),
-        UserOperation::RemoteResumeRequest(transaction) => Some(Request::Resume(transaction)),
-        UserOperation::SfoRequest(request) => Some(Request::Sfo(request)),
-        UserOperation::ProxyMessageToUser(_)
-        | UserOperation::ProxyFilestoreRequest(_)
-        | UserOperation::ProxyFaultHandlerOverride { .. }
-        | UserOperation::ProxyTransmissionMode(_)
-        | UserOperation::ProxyFlowLabel(_)
-        | UserOperation::ProxySegmentationControl(_)
-        | UserOperation::ProxyPutResponse { .. }
-        | UserOperation::ProxyFilestoreResponse(_)
-        | UserOperation::OriginatingTransactionId(_)
-        | UserOperation::ProxyClosureRequest(_)
-        | UserOperation::DirectoryListingResponse { .. }
-        | UserOperation::RemoteStatusReportResponse { .. }
-        | UserOperation::RemoteSuspendResponse { .. }
-        | UserOperation::RemoteResumeResponse { .. }
-        | UserOperation::SfoMessageToUser(_)
-        | UserOperation::SfoFlowLabel(_)
-        | UserOperation::SfoFaultHandlerOverride { .. }
-        | UserOperation::SfoFilestoreRequest(_)
-        | UserOperation::SfoReport(_)
-        | UserOperation::SfoFilestoreResponse(_)
-        | UserOperation::Other { .. } => None,
-    }
-}
-
 /// First request among the operations.
-pub(super) fn first_request<'a>(operations: &[UserOperation<'a>]) -> Option<Request<'a>> {
-    operations.iter().find_map(request)
+pub(super) fn first_request<'a>(operations: &[UserOperation<'a>]) -> Option<UserRequest<'a>> {
+    operations.iter().find_map(|operation| {
+        if let UserOperation::Request(request) = operation { Some(*request) } else { None }
+    })
 }
 
 /// Store-and-forward request among the operations, if any.
 pub(super) fn sfo_request<'a>(operations: &[UserOperation<'a>]) -> Option<SfoRequest<'a>> {
-    operations.iter().find_map(|operation| {
-        if let UserOperation::SfoRequest(request) = operation { Some(*request) } else { None }
+    operations.iter().find_map(|operation| match operation {
+        UserOperation::Request(UserRequest::Sfo(request)) => Some(*request),
+        _ => None,
     })
 }
 

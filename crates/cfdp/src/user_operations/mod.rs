@@ -39,7 +39,6 @@ pub use crate::pdu::TraceControl;
 use self::custody::Custody;
 use self::extended::Relays;
 use self::files::FileJob;
-use self::message::Request;
 use self::sfo::Hop;
 use super::config::user_operations::Access;
 use super::core::{Base, Core, Job};
@@ -50,7 +49,7 @@ use super::request::{PutRequest, RequestError};
 use super::{Entity, Transaction, journal};
 use crate::pdu::{
     Body, ConditionCode, DeliveryCode, EntityId, FileStatus, Header, Pdu, Tlv, TransactionId,
-    TransmissionMode, UserOperation,
+    TransmissionMode, UserOperation, UserRequest,
 };
 
 /// Services of an entity for others.
@@ -299,28 +298,32 @@ impl Entity {
         &mut self,
         now: Time,
         received: &Received,
-        request: Request<'_>,
+        request: UserRequest<'_>,
         all: &[UserOperation<'_>],
     ) {
         let asker = received.asker();
         let full = self.core.operations.in_hand() >= self.core.config.user_operations.pending;
-        if full && !matches!(request, Request::Sfo(_)) {
+        if full && !matches!(request, UserRequest::Sfo(_)) {
             self.core.refuse(asker, Refusal::Full);
             self.discharge(asker.original);
             return;
         }
         match request {
-            Request::Sfo(request) => self.sfo_arrived(now, received, &request, all),
-            Request::ProxyPut(put) => self.proxy_requested(now, asker, &put, all),
-            Request::ProxyPutCancel => self.proxy_cancelled(now, asker, all),
-            Request::DirectoryListing { directory, file } => {
+            UserRequest::Sfo(request) => self.sfo_arrived(now, received, &request, all),
+            UserRequest::ProxyPut(put) => self.proxy_requested(now, asker, &put, all),
+            UserRequest::ProxyPutCancel => self.proxy_cancelled(now, asker, all),
+            UserRequest::DirectoryListing { directory, file } => {
                 self.listing_requested(now, asker, directory, file);
             }
-            Request::StatusReport { transaction, file } => {
+            UserRequest::RemoteStatusReport { transaction, file } => {
                 self.status_requested(now, asker, transaction, file);
             }
-            Request::Suspend(transaction) => self.suspend_requested(now, asker, transaction, true),
-            Request::Resume(transaction) => self.suspend_requested(now, asker, transaction, false),
+            UserRequest::RemoteSuspend(transaction) => {
+                self.suspend_requested(now, asker, transaction, true);
+            }
+            UserRequest::RemoteResume(transaction) => {
+                self.suspend_requested(now, asker, transaction, false);
+            }
         }
     }
 
@@ -351,10 +354,12 @@ impl Entity {
         let asker = received.asker();
         let operations = message::operations(&received.finished.messages);
         match message::first_request(&operations) {
-            Some(Request::Sfo(sfo)) => {
+            Some(UserRequest::Sfo(sfo)) => {
                 Purpose::Hop(Box::new(Hop::new(asker.original, request.destination, &sfo)))
             }
-            Some(Request::ProxyPut(_)) if !is_response(&request.messages) => Purpose::Proxy(asker),
+            Some(UserRequest::ProxyPut(_)) if !is_response(&request.messages) => {
+                Purpose::Proxy(asker)
+            }
             Some(_) | None => Purpose::Answer { asker, spool: request.source },
         }
     }

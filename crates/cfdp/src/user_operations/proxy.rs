@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use engine::{FileName, Time};
 
-use super::message::ProxyPut;
 use super::{Asker, OperationIndication, Purpose, Refusal, message};
 use crate::Entity;
 use crate::indication::TransactionFinished;
-use crate::pdu::{ConditionCode, DeliveryCode, EntityId, FileStatus, UserOperation};
+use crate::pdu::{
+    ConditionCode, DeliveryCode, EntityId, FileStatus, ProxyPut, PutDetail, UserOperation,
+};
 use crate::request::{FilestoreRequest, FilestoreResponse, PutRequest};
 
 impl Entity {
@@ -84,7 +85,7 @@ impl Entity {
         let mut messages = message::response(response, asker.original);
         for response in filestore {
             let short = message::short(response);
-            let operation = UserOperation::ProxyFilestoreResponse(short.to_wire());
+            let operation = UserOperation::Proxy(PutDetail::FilestoreResponse(short.to_wire()));
             message::push(&mut messages, &operation);
         }
         self.answer(now, asker, messages);
@@ -116,43 +117,24 @@ fn wanted_put(asker: Asker, put: &ProxyPut<'_>, all: &[UserOperation<'_>]) -> Op
 /// Applies an operation that accompanies a proxy put request.
 fn apply(request: &mut PutRequest, operation: &UserOperation<'_>) {
     match operation {
-        UserOperation::ProxyMessageToUser(text) => {
+        UserOperation::Proxy(PutDetail::MessageToUser(text)) => {
             request.messages.push(Bytes::copy_from_slice(text.0));
         }
-        UserOperation::ProxyFilestoreRequest(wanted) => {
+        UserOperation::Proxy(PutDetail::FilestoreRequest(wanted)) => {
             request.filestore_requests.push(FilestoreRequest::from_wire(wanted));
         }
-        UserOperation::ProxyFaultHandlerOverride { condition, handler } => {
+        UserOperation::Proxy(PutDetail::FaultHandlerOverride { condition, handler }) => {
             request.fault_handlers.push((*condition, *handler));
         }
-        UserOperation::ProxyTransmissionMode(mode) => request.mode = Some(*mode),
-        UserOperation::ProxyFlowLabel(label) => {
+        UserOperation::Proxy(PutDetail::FlowLabel(label)) => {
             request.flow_label = Some(Bytes::copy_from_slice(label.0));
         }
+        UserOperation::ProxyTransmissionMode(mode) => request.mode = Some(*mode),
         UserOperation::ProxySegmentationControl(control) => {
             request.segmentation_control = *control;
         }
         UserOperation::ProxyClosureRequest(closure) => request.closure = Some(*closure),
-        UserOperation::ProxyPutRequest { .. }
-        | UserOperation::ProxyPutResponse { .. }
-        | UserOperation::ProxyFilestoreResponse(_)
-        | UserOperation::ProxyPutCancel
-        | UserOperation::OriginatingTransactionId(_)
-        | UserOperation::DirectoryListingRequest { .. }
-        | UserOperation::DirectoryListingResponse { .. }
-        | UserOperation::RemoteStatusReportRequest { .. }
-        | UserOperation::RemoteStatusReportResponse { .. }
-        | UserOperation::RemoteSuspendRequest(_)
-        | UserOperation::RemoteSuspendResponse { .. }
-        | UserOperation::RemoteResumeRequest(_)
-        | UserOperation::RemoteResumeResponse { .. }
-        | UserOperation::SfoRequest(_)
-        | UserOperation::SfoMessageToUser(_)
-        | UserOperation::SfoFlowLabel(_)
-        | UserOperation::SfoFaultHandlerOverride { .. }
-        | UserOperation::SfoFilestoreRequest(_)
-        | UserOperation::SfoReport(_)
-        | UserOperation::SfoFilestoreResponse(_)
-        | UserOperation::Other { .. } => {}
+        // Requests, and responses.
+        _ => {}
     }
 }

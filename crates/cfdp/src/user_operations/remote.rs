@@ -9,7 +9,8 @@ use super::{Access, Asker, OperationIndication, Received, Refusal, message};
 use crate::Entity;
 use crate::indication::{Report, Role, State};
 use crate::pdu::{
-    ConditionCode, Lv, TransactionField, TransactionId, TransactionStatus, UserOperation,
+    ConditionCode, Lv, PutDetail, Suspension, TransactionField, TransactionId, TransactionStatus,
+    UserOperation,
 };
 use crate::request::FilestoreResponse;
 
@@ -65,11 +66,11 @@ impl Entity {
         let state = known.filter(|_| permitted).map(|known| known.report().state);
         let suspended = state == Some(State::Suspended);
         let status = if permitted { self.status_of(id) } else { TransactionStatus::Undefined };
-        let transaction = field;
+        let suspension = Suspension { suspended, status, transaction: field };
         let response = if suspend {
-            UserOperation::RemoteSuspendResponse { suspended, status, transaction }
+            UserOperation::RemoteSuspendResponse(suspension)
         } else {
-            UserOperation::RemoteResumeResponse { suspended, status, transaction }
+            UserOperation::RemoteResumeResponse(suspension)
         };
         self.answer(now, asker, message::response(&response, asker.original));
     }
@@ -115,53 +116,54 @@ fn reported_by(
     let from = received.finished.peer;
     let id = message::originating(all).unwrap_or(received.id());
     let good = received.finished.condition == ConditionCode::NoError;
-    if let UserOperation::ProxyPutResponse { condition, delivery, file_status } = *operation {
-        let filestore_responses = proxy_filestore_responses(all);
-        return Some(OperationIndication::ProxyPutResponse {
-            from,
-            id,
-            condition,
-            delivery,
-            file_status,
-            filestore_responses,
-        });
-    }
-    if let UserOperation::DirectoryListingResponse { success, directory, file } = *operation {
-        return Some(OperationIndication::DirectoryListing {
-            from,
-            id,
-            success: success && good,
-            directory: directory.to_str_lossy().into_owned(),
-            file: file.to_str_lossy().into_owned(),
-        });
-    }
-    if let UserOperation::RemoteStatusReportResponse { status, success, transaction } = *operation {
-        return Some(OperationIndication::RemoteStatusReport {
-            from,
-            id,
-            transaction: transaction.id(),
-            status,
-            success: success && good,
-            file: received.finished.destination_name.clone(),
-        });
-    }
-    if let UserOperation::RemoteSuspendResponse { suspended, status, transaction } = *operation {
-        let transaction = transaction.id();
-        return Some(OperationIndication::RemoteSuspend { from, transaction, suspended, status });
-    }
-    if let UserOperation::RemoteResumeResponse { suspended, status, transaction } = *operation {
-        let transaction = transaction.id();
-        return Some(OperationIndication::RemoteResume { from, transaction, suspended, status });
-    }
-    if let UserOperation::SfoReport(report) = operation {
-        return Some(super::sfo::reported(report, all));
-    }
-    None
+    Some(match *operation {
+        UserOperation::ProxyPutResponse { condition, delivery, file_status } => {
+            OperationIndication::ProxyPutResponse {
+                from,
+                id,
+                condition,
+                delivery,
+                file_status,
+                filestore_responses: proxy_filestore_responses(all),
+            }
+        }
+        UserOperation::DirectoryListingResponse { success, directory, file } => {
+            OperationIndication::DirectoryListing {
+                from,
+                id,
+                success: success && good,
+                directory: directory.to_str_lossy().into_owned(),
+                file: file.to_str_lossy().into_owned(),
+            }
+        }
+        UserOperation::RemoteStatusReportResponse { status, success, transaction } => {
+            OperationIndication::RemoteStatusReport {
+                from,
+                id,
+                transaction: transaction.id(),
+                status,
+                success: success && good,
+                file: received.finished.destination_name.clone(),
+            }
+        }
+        UserOperation::RemoteSuspendResponse(Suspension { suspended, status, transaction }) => {
+            let transaction = transaction.id();
+            OperationIndication::RemoteSuspend { from, transaction, suspended, status }
+        }
+        UserOperation::RemoteResumeResponse(Suspension { suspended, status, transaction }) => {
+            let transaction = transaction.id();
+            OperationIndication::RemoteResume { from, transaction, suspended, status }
+        }
+        UserOperation::SfoReport(report) => super::sfo::reported(&report, all),
+        _ => return None,
+    })
 }
 
 fn proxy_filestore_responses(all: &[UserOperation<'_>]) -> Vec<FilestoreResponse> {
     let responses = all.iter().filter_map(|operation| {
-        let UserOperation::ProxyFilestoreResponse(response) = operation else { return None };
+        let UserOperation::Proxy(PutDetail::FilestoreResponse(response)) = operation else {
+            return None;
+        };
         Some(FilestoreResponse::from_wire(response))
     });
     responses.collect()

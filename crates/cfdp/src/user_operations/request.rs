@@ -6,8 +6,8 @@ use engine::{FileName, Time};
 use super::message;
 use crate::Entity;
 use crate::pdu::{
-    ConditionCode, FaultHandler, Lv, SfoRequest, TraceControl, TransactionId, TransmissionMode,
-    UserOperation,
+    ConditionCode, FaultHandler, Lv, ProxyPut, PutDetail, SfoRequest, TraceControl, TransactionId,
+    TransmissionMode, UserOperation, UserRequest,
 };
 use crate::request::{FilestoreRequest, PutRequest, RequestError};
 
@@ -88,28 +88,30 @@ impl Messages {
 impl ProxyPutRequest {
     fn messages(&self) -> Result<Vec<Bytes>, RequestError> {
         let mut out = Messages::default();
-        let put = UserOperation::ProxyPutRequest {
+        let put = UserRequest::ProxyPut(ProxyPut {
             destination: message::entity(self.destination),
             source_name: self.source_name.as_str().into(),
             destination_name: self.destination_name.as_str().into(),
-        };
-        out.add("the names of a proxy put", &put);
+        });
+        out.add("the names of a proxy put", &put.into());
         for text in &self.messages {
-            out.add("a message to the user", &UserOperation::ProxyMessageToUser(Lv(text)));
+            let detail = PutDetail::MessageToUser(Lv(text));
+            out.add("a message to the user", &UserOperation::Proxy(detail));
         }
         for request in &self.filestore_requests {
-            let operation = UserOperation::ProxyFilestoreRequest(request.to_wire());
-            out.add("a filestore request", &operation);
+            let detail = PutDetail::FilestoreRequest(request.to_wire());
+            out.add("a filestore request", &UserOperation::Proxy(detail));
         }
         for &(condition, handler) in &self.fault_handlers {
-            let operation = UserOperation::ProxyFaultHandlerOverride { condition, handler };
-            out.add("a fault handler", &operation);
+            let detail = PutDetail::FaultHandlerOverride { condition, handler };
+            out.add("a fault handler", &UserOperation::Proxy(detail));
         }
         if let Some(mode) = self.mode {
             out.add("the mode", &UserOperation::ProxyTransmissionMode(mode));
         }
         if let Some(label) = &self.flow_label {
-            out.add("the flow label", &UserOperation::ProxyFlowLabel(Lv(label)));
+            let detail = PutDetail::FlowLabel(Lv(label));
+            out.add("the flow label", &UserOperation::Proxy(detail));
         }
         if let Some(control) = self.segmentation_control {
             let operation = UserOperation::ProxySegmentationControl(control);
@@ -137,20 +139,22 @@ impl SfoPutRequest {
             source_name: self.source.as_ref().map_or("", FileName::path).into(),
             destination_name: self.destination_name.as_str().into(),
         };
-        out.add("the names of a store-and-forward put", &UserOperation::SfoRequest(request));
+        out.add("the names of a store-and-forward put", &UserRequest::Sfo(request).into());
         for text in &self.messages {
-            out.add("a message to the user", &UserOperation::SfoMessageToUser(Lv(text)));
+            let detail = PutDetail::MessageToUser(Lv(text));
+            out.add("a message to the user", &UserOperation::Sfo(detail));
         }
         if let Some(label) = &self.flow_label {
-            out.add("the flow label", &UserOperation::SfoFlowLabel(Lv(label)));
+            let detail = PutDetail::FlowLabel(Lv(label));
+            out.add("the flow label", &UserOperation::Sfo(detail));
         }
         for &(condition, handler) in &self.fault_handlers {
-            let operation = UserOperation::SfoFaultHandlerOverride { condition, handler };
-            out.add("a fault handler", &operation);
+            let detail = PutDetail::FaultHandlerOverride { condition, handler };
+            out.add("a fault handler", &UserOperation::Sfo(detail));
         }
         for request in &self.filestore_requests {
-            let operation = UserOperation::SfoFilestoreRequest(request.to_wire());
-            out.add("a filestore request", &operation);
+            let detail = PutDetail::FilestoreRequest(request.to_wire());
+            out.add("a filestore request", &UserOperation::Sfo(detail));
         }
         out.finish()
     }
@@ -189,7 +193,7 @@ impl Entity {
     ) -> Result<TransactionId, RequestError> {
         let mut out = Messages::default();
         out.add("a transaction", &UserOperation::OriginatingTransactionId(message::field(id)));
-        out.add("a cancellation", &UserOperation::ProxyPutCancel);
+        out.add("a cancellation", &UserRequest::ProxyPutCancel.into());
         let messages = out.finish()?;
         self.put_messages(now, proxy, messages)
     }
@@ -209,11 +213,9 @@ impl Entity {
         local_file: &str,
     ) -> Result<TransactionId, RequestError> {
         Self::check_name(local_file)?;
-        let operation = UserOperation::DirectoryListingRequest {
-            directory: directory.into(),
-            file: local_file.into(),
-        };
-        self.put_operation(now, remote, "the names of a listing", &operation)
+        let request =
+            UserRequest::DirectoryListing { directory: directory.into(), file: local_file.into() };
+        self.put_request(now, remote, "the names of a listing", request)
     }
 
     /// Requests the state of a transaction at another entity (§6.4). The report arrives as
@@ -230,11 +232,11 @@ impl Entity {
         local_file: &str,
     ) -> Result<TransactionId, RequestError> {
         Self::check_name(local_file)?;
-        let operation = UserOperation::RemoteStatusReportRequest {
+        let request = UserRequest::RemoteStatusReport {
             transaction: message::field(transaction),
             file: local_file.into(),
         };
-        self.put_operation(now, remote, "the name of a report", &operation)
+        self.put_request(now, remote, "the name of a report", request)
     }
 
     /// Requests another entity to suspend a transaction (§6.5). Ends with an
@@ -248,8 +250,8 @@ impl Entity {
         remote: u64,
         transaction: TransactionId,
     ) -> Result<TransactionId, RequestError> {
-        let operation = UserOperation::RemoteSuspendRequest(message::field(transaction));
-        self.put_operation(now, remote, "a transaction", &operation)
+        let request = UserRequest::RemoteSuspend(message::field(transaction));
+        self.put_request(now, remote, "a transaction", request)
     }
 
     /// Requests another entity to resume a transaction (§6.6). Ends with an
@@ -263,8 +265,8 @@ impl Entity {
         remote: u64,
         transaction: TransactionId,
     ) -> Result<TransactionId, RequestError> {
-        let operation = UserOperation::RemoteResumeRequest(message::field(transaction));
-        self.put_operation(now, remote, "a transaction", &operation)
+        let request = UserRequest::RemoteResume(message::field(transaction));
+        self.put_request(now, remote, "a transaction", request)
     }
 
     /// Sends a file through waypoints: to the next entity by
@@ -297,14 +299,14 @@ impl Entity {
         self.put(now, hop)
     }
 
-    fn put_operation(
+    fn put_request(
         &mut self,
         now: Time,
         remote: u64,
         what: &'static str,
-        operation: &UserOperation<'_>,
+        request: UserRequest<'_>,
     ) -> Result<TransactionId, RequestError> {
-        let message = message::encode(operation).ok_or(RequestError::TooLong(what))?;
+        let message = message::encode(&request.into()).ok_or(RequestError::TooLong(what))?;
         self.put_messages(now, remote, vec![message])
     }
 

@@ -14,8 +14,8 @@ use crate::Entity;
 use crate::core::Core;
 use crate::indication::TransactionFinished;
 use crate::pdu::{
-    ConditionCode, Direction, EntityId, Lv, SfoReport, SfoRequest, TraceControl, TransactionId,
-    TransmissionMode, UserOperation,
+    ConditionCode, Direction, EntityId, Lv, PutDetail, SfoReport, SfoRequest, TraceControl,
+    TransactionId, TransmissionMode, UserOperation, UserRequest,
 };
 use crate::request::{FilestoreResponse, PutRequest};
 
@@ -211,7 +211,7 @@ impl Entity {
                 source_name: Lv::default(),
                 destination_name: Lv::default(),
             };
-            message::push(&mut messages, &UserOperation::SfoRequest(request));
+            message::push(&mut messages, &UserRequest::Sfo(request).into());
         }
         let report = SfoReport {
             label: Lv(&traced.label),
@@ -230,7 +230,7 @@ impl Entity {
         let is_destination = direction == Direction::TowardReceiver;
         for response in finished.filestore_responses.iter().filter(|_| is_destination) {
             let short = message::short(response);
-            let operation = UserOperation::SfoFilestoreResponse(short.to_wire());
+            let operation = UserOperation::Sfo(PutDetail::FilestoreResponse(short.to_wire()));
             message::push(&mut messages, &operation);
         }
         let request = PutRequest {
@@ -259,14 +259,17 @@ fn hop_request(next: u64, request: &SfoRequest<'_>, received: &Received) -> PutR
         segmentation_control: request.segmentation_control,
         ..PutRequest::default()
     };
-    message::push(&mut put.messages, &UserOperation::SfoRequest(counted));
+    message::push(&mut put.messages, &UserRequest::Sfo(counted).into());
     for bytes in &received.finished.messages {
         match UserOperation::decode(bytes) {
-            Ok(Some(UserOperation::SfoRequest(_))) => continue,
-            Ok(Some(UserOperation::SfoFaultHandlerOverride { condition, handler })) => {
+            Ok(Some(UserOperation::Request(UserRequest::Sfo(_)))) => continue,
+            Ok(Some(UserOperation::Sfo(PutDetail::FaultHandlerOverride {
+                condition,
+                handler,
+            }))) => {
                 put.fault_handlers.push((condition, handler));
             }
-            Ok(Some(UserOperation::SfoFlowLabel(label))) => {
+            Ok(Some(UserOperation::Sfo(PutDetail::FlowLabel(label)))) => {
                 put.flow_label = Some(Bytes::copy_from_slice(label.0));
             }
             Ok(Some(_) | None) | Err(_) => {}
@@ -279,7 +282,9 @@ fn hop_request(next: u64, request: &SfoRequest<'_>, received: &Received) -> PutR
 /// Report as indicated to the user.
 pub(super) fn reported(report: &SfoReport<'_>, all: &[UserOperation<'_>]) -> OperationIndication {
     let responses = all.iter().filter_map(|operation| {
-        let UserOperation::SfoFilestoreResponse(response) = operation else { return None };
+        let UserOperation::Sfo(PutDetail::FilestoreResponse(response)) = operation else {
+            return None;
+        };
         Some(FilestoreResponse::from_wire(response))
     });
     OperationIndication::SfoReport(SfoReported {
@@ -299,7 +304,7 @@ pub(super) fn reported(report: &SfoReport<'_>, all: &[UserOperation<'_>]) -> Ope
 /// Messages to user in an overlay transfer.
 fn sfo_messages(all: &[UserOperation<'_>]) -> Vec<Bytes> {
     let messages = all.iter().filter_map(|operation| {
-        let UserOperation::SfoMessageToUser(text) = operation else { return None };
+        let UserOperation::Sfo(PutDetail::MessageToUser(text)) = operation else { return None };
         Some(Bytes::copy_from_slice(text.0))
     });
     messages.collect()

@@ -187,43 +187,44 @@ fn add_tlv_cases(header_name: &str, header: Header, cases: &mut Vec<Case>) {
 }
 
 fn operations() -> Vec<UserOperation<'static>> {
-    use UserOperation as U;
+    use {UserOperation as U, UserRequest as R};
     let transaction = TransactionField {
         source: IdField { value: 5, width: Width::TWO },
         sequence: IdField { value: 9, width: Width::FOUR },
     };
     let status = TransactionStatus::Active;
     let (directory, file) = (Lv(b"dir"), Lv(b"listing"));
+    let suspension = Suspension { suspended: true, status, transaction };
     vec![
-        U::ProxyPutRequest {
+        U::Request(R::ProxyPut(ProxyPut {
             destination: IdField { value: 103, width: Width::TWO },
             source_name: Lv(b"a"),
             destination_name: Lv(b"b"),
-        },
-        U::ProxyMessageToUser(Lv(b"hi")),
-        U::ProxyFaultHandlerOverride {
+        })),
+        U::Proxy(PutDetail::MessageToUser(Lv(b"hi"))),
+        U::Proxy(PutDetail::FaultHandlerOverride {
             condition: ConditionCode::NakLimitReached,
             handler: FaultHandler::Ignore,
-        },
+        }),
         U::ProxyTransmissionMode(TransmissionMode::Unacknowledged),
-        U::ProxyFlowLabel(Lv(b"label")),
+        U::Proxy(PutDetail::FlowLabel(Lv(b"label"))),
         U::ProxySegmentationControl(true),
         U::ProxyPutResponse {
             condition: ConditionCode::FilestoreRejection,
             delivery: DeliveryCode::Incomplete,
             file_status: FileStatus::FilestoreRejection,
         },
-        U::ProxyPutCancel,
+        U::Request(R::ProxyPutCancel),
         U::OriginatingTransactionId(transaction),
         U::ProxyClosureRequest(true),
-        U::DirectoryListingRequest { directory, file },
+        U::Request(R::DirectoryListing { directory, file }),
         U::DirectoryListingResponse { success: false, directory, file },
-        U::RemoteStatusReportRequest { transaction, file },
+        U::Request(R::RemoteStatusReport { transaction, file }),
         U::RemoteStatusReportResponse { status, success: true, transaction },
-        U::RemoteSuspendRequest(transaction),
-        U::RemoteSuspendResponse { suspended: true, status, transaction },
-        U::RemoteResumeRequest(transaction),
-        U::RemoteResumeResponse { suspended: false, status, transaction },
+        U::Request(R::RemoteSuspend(transaction)),
+        U::RemoteSuspendResponse(suspension),
+        U::Request(R::RemoteResume(transaction)),
+        U::RemoteResumeResponse(Suspension { suspended: false, ..suspension }),
     ]
 }
 

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use cfdp::pdu::{
     Body, DeliveryCode, Direction, Lv, Metadata, Pdu, PromptResponse, Tlv, TransmissionMode,
-    UserOperation, Version,
+    UserOperation, UserRequest, Version,
 };
 use serde_json::{Value, json};
 use slowlight_cfdp as cfdp;
@@ -134,10 +134,10 @@ fn operation_expectations(operation: &UserOperation<'_>) -> Vec<(&'static str, V
     let directory_pointer = "/fields/operations/0/directory";
     let file_pointer = "/fields/operations/0/file";
     match operation {
-        UserOperation::ProxyPutRequest { destination, source_name, destination_name } => vec![
-            ("/fields/operations/0/destination", json!(destination.value)),
-            ("/fields/operations/0/source_name", json!(source_name.to_str())),
-            ("/fields/operations/0/destination_name", json!(destination_name.to_str())),
+        UserOperation::Request(UserRequest::ProxyPut(put)) => vec![
+            ("/fields/operations/0/destination", json!(put.destination.value)),
+            ("/fields/operations/0/source_name", json!(put.source_name.to_str())),
+            ("/fields/operations/0/destination_name", json!(put.destination_name.to_str())),
         ],
         UserOperation::ProxyPutResponse { condition, file_status, .. } => vec![
             ("/fields/operations/0/condition", json!(condition.code())),
@@ -154,7 +154,7 @@ fn operation_expectations(operation: &UserOperation<'_>) -> Vec<(&'static str, V
             let mode = u8::from(*mode == TransmissionMode::Unacknowledged);
             vec![("/fields/operations/0/mode", json!(mode))]
         }
-        UserOperation::DirectoryListingRequest { directory, file } => vec![
+        UserOperation::Request(UserRequest::DirectoryListing { directory, file }) => vec![
             (directory_pointer, json!(directory.to_str())),
             (file_pointer, json!(file.to_str())),
         ],

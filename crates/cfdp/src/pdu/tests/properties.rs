@@ -281,38 +281,39 @@ impl TlvSeed {
         let delivery = outcome_delivery(low);
         let flag = low & 1 != 0;
         let (transaction, id) = (self.transaction(), self.id);
-        let put =
-            U::ProxyPutRequest { destination: id, source_name: first, destination_name: second };
-        vec![
-            put,
-            U::ProxyMessageToUser(first),
-            U::ProxyFilestoreRequest(self.filestore_request()),
-            U::ProxyFaultHandlerOverride { condition, handler },
+        let put = ProxyPut { destination: id, source_name: first, destination_name: second };
+        let suspension = Suspension { suspended: flag, status, transaction };
+        let details = [
+            PutDetail::MessageToUser(first),
+            PutDetail::FilestoreRequest(self.filestore_request()),
+            PutDetail::FaultHandlerOverride { condition, handler },
+            PutDetail::FlowLabel(second),
+            PutDetail::FilestoreResponse(self.filestore_response()),
+        ];
+        let requests = [
+            UserRequest::ProxyPut(put),
+            UserRequest::ProxyPutCancel,
+            UserRequest::DirectoryListing { directory: first, file: second },
+            UserRequest::RemoteStatusReport { transaction, file: third },
+            UserRequest::RemoteSuspend(transaction),
+            UserRequest::RemoteResume(transaction),
+            UserRequest::Sfo(self.sfo_request()),
+        ];
+        let others = [
             U::ProxyTransmissionMode(self.mode()),
-            U::ProxyFlowLabel(second),
             U::ProxySegmentationControl(flag),
             U::ProxyPutResponse { condition, delivery, file_status },
-            U::ProxyFilestoreResponse(self.filestore_response()),
-            U::ProxyPutCancel,
             U::OriginatingTransactionId(transaction),
             U::ProxyClosureRequest(flag),
-            U::DirectoryListingRequest { directory: first, file: second },
             U::DirectoryListingResponse { success: flag, directory: first, file: second },
-            U::RemoteStatusReportRequest { transaction, file: third },
             U::RemoteStatusReportResponse { status, success: flag, transaction },
-            U::RemoteSuspendRequest(transaction),
-            U::RemoteSuspendResponse { suspended: flag, status, transaction },
-            U::RemoteResumeRequest(transaction),
-            U::RemoteResumeResponse { suspended: flag, status, transaction },
-            U::SfoRequest(self.sfo_request()),
-            U::SfoMessageToUser(first),
-            U::SfoFlowLabel(second),
-            U::SfoFaultHandlerOverride { condition, handler },
-            U::SfoFilestoreRequest(self.filestore_request()),
+            U::RemoteSuspendResponse(suspension),
+            U::RemoteResumeResponse(suspension),
             U::SfoReport(self.sfo_report()),
-            U::SfoFilestoreResponse(self.filestore_response()),
             U::Other { code: low | 0x80, data: first.0 },
-        ]
+        ];
+        let details = details.into_iter().flat_map(|detail| [U::Proxy(detail), U::Sfo(detail)]);
+        requests.into_iter().map(U::Request).chain(details).chain(others).collect()
     }
 }
 

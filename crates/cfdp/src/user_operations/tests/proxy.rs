@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::world::{World, content, permit};
 use crate::pdu::{
-    ConditionCode, DeliveryCode, EntityId, FileStatus, FilestoreAction, UserOperation,
+    ConditionCode, DeliveryCode, EntityId, FileStatus, FilestoreAction, ProxyPut, UserOperation,
+    UserRequest,
 };
 use crate::user_operations::message;
 use crate::{
@@ -103,12 +104,12 @@ fn third_entities_receive_all_requested_files() {
 #[test]
 fn refused_proxy_puts_receive_a_response() {
     let name = |destination, source: &'static str| {
-        let put = UserOperation::ProxyPutRequest {
+        let put = UserRequest::ProxyPut(ProxyPut {
             destination: message::entity(destination),
             source_name: source.into(),
             destination_name: "here".into(),
-        };
-        message::encode(&put).expect("short names")
+        });
+        message::encode(&put.into()).expect("short names")
     };
     type Change = fn(u64, &mut Config);
     let cases: [(Change, u64, &str, Refusal); 4] = [
@@ -257,17 +258,18 @@ fn requests() -> Vec<Vec<u8>> {
         destination_name: "d".into(),
     };
     let operations = [
-        UserOperation::ProxyPutRequest {
+        UserRequest::ProxyPut(ProxyPut {
             destination: message::entity(1),
             source_name: "there".into(),
             destination_name: "here".into(),
-        },
-        UserOperation::DirectoryListingRequest { directory: "".into(), file: "list".into() },
-        UserOperation::RemoteStatusReportRequest { transaction, file: "report".into() },
-        UserOperation::RemoteSuspendRequest(transaction),
-        UserOperation::RemoteResumeRequest(transaction),
-        UserOperation::SfoRequest(sfo),
-        UserOperation::ProxyPutCancel,
+        })
+        .into(),
+        UserRequest::DirectoryListing { directory: "".into(), file: "list".into() }.into(),
+        UserRequest::RemoteStatusReport { transaction, file: "report".into() }.into(),
+        UserRequest::RemoteSuspend(transaction).into(),
+        UserRequest::RemoteResume(transaction).into(),
+        UserRequest::Sfo(sfo).into(),
+        UserRequest::ProxyPutCancel.into(),
         UserOperation::OriginatingTransactionId(transaction),
     ];
     operations.iter().map(|operation| operation.to_vec().expect("short")).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pdu::{EntityId, TransactionId, TransactionStatus, UserOperation};
+use crate::pdu::{EntityId, TransactionId, TransactionStatus, UserRequest};
 
 use super::world::{World, content, permit};
 use crate::user_operations::message;
@@ -178,7 +178,7 @@ fn unrequested_replies_are_harmless() {
     let junk: [&[u8]; 5] =
         [b"cfdp", b"cfdp\x00", b"cfdp\x40\xff", b"cfdp\x10\xff", b"cfdp\xff\x01"];
     let mut messages: Vec<_> = junk.iter().map(|junk| bytes::Bytes::from_static(junk)).collect();
-    message::push(&mut messages, &UserOperation::ProxyPutCancel);
+    message::push(&mut messages, &UserRequest::ProxyPutCancel.into());
     world.put(1, PutRequest { destination: 2, messages, ..PutRequest::default() });
     world.run();
     assert!(world.reported(2).is_empty());

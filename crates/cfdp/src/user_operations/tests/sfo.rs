@@ -199,7 +199,7 @@ fn a_file_of_unknown_size_keeps_to_the_bounds_too() {
             source_name: "source".into(),
             destination_name: "copy".into(),
         };
-        let sfo = message::encode(&crate::pdu::UserOperation::SfoRequest(sfo));
+        let sfo = message::encode(&crate::pdu::UserRequest::Sfo(sfo).into());
         let id = world.put(
             1,
             PutRequest {
