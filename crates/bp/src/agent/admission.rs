@@ -52,12 +52,12 @@ pub(super) enum Denial {
 #[derive(Debug, Default)]
 pub(super) struct Rejection {
     pub(super) reply: Option<Reply>,
-    pub(super) steps: Vec<Step>,
+    pub(super) consequences: Vec<Consequence>,
 }
 
 impl From<Refusal> for Rejection {
     fn from(why: Refusal) -> Self {
-        Self { reply: Some(Reply::Refused(why)), steps: Vec::new() }
+        Self { reply: Some(Reply::Refused(why)), consequences: Vec::new() }
     }
 }
 
@@ -69,22 +69,22 @@ impl<T: Into<Rejection>> From<T> for Denial {
 
 /// Consequence of a decision about a bundle.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum Consequence {
     /// Sends a status report, if the bundle requests it.
     Report(BundleFlags, Reason),
     /// Reports the reception of a block that is not supported, which the block requests, not the
     /// bundle (RFC 9171 §5.6 step 4).
     ReportBlock,
     /// Indicates the end of a bundle by a security rule or another reason, once a minute.
-    Note(Option<u32>, Reason),
+    IndicateDiscard(Option<u32>, Reason),
     /// Indicates that the bundle was deleted.
     Deleted(Reason),
 }
 
 /// Reports the reception of a bundle that is not kept: this precedes all that ends a bundle (RFC
 /// 9171 §5.6 step 2).
-pub(super) const RECEPTION: Step =
-    Step::Report(BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
+pub(super) const RECEPTION: Consequence =
+    Consequence::Report(BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
 
 /// Result of processing the security of a bundle.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ pub(super) enum Secured {
     /// It passed, and is received under its number with this payload.
     Passed(u64, Box<Intake>, Bytes),
     /// Its payload is first read into memory, under another number.
-    Read(u64, Box<Intake>),
+    NeedsPayload(u64, Box<Intake>),
     Rejected(Box<Held>, Rejection),
 }
 
@@ -109,8 +109,8 @@ impl Admission {
         now: Time,
         held: &mut Held,
         giver: Giver,
-    ) -> Result<Vec<Step>, Denial> {
-        complete(core, now, held, giver);
+    ) -> Result<Vec<Consequence>, Denial> {
+        complete_arrival(core, now, held, giver);
         if giver == Giver::Fragments && core.stock.knows(&held.key()) {
             // It has come whole in the meantime.
             return Err(Rejection::default().into());
@@ -120,7 +120,7 @@ impl Admission {
         }
         core.statistics.received += 1;
         check_head(core, &held.head)?;
-        if let Some(reason) = rejects(core, &held.head, held.arrival.is_secured) {
+        if let Some(reason) = rejection_reason(core, &held.head, held.arrival.is_secured) {
             return Err(discard(core, reason).into());
         }
         let key = held.key();
@@ -131,7 +131,7 @@ impl Admission {
             core.statistics.malformed += 1;
             return Err(Refusal::NotAcceptable.into());
         }
-        let known = repeats(core, held);
+        let known = duplicate_of(core, held);
         if let (None, Some((returns, by))) = (known, returns_of(core, held)) {
             // It comes back (RFC 9171 §5.4.2), and must not be sent there again. After too many
             // returns its giver keeps it.
@@ -158,33 +158,34 @@ impl Admission {
             // As if it had expired here.
             core.statistics.expired += 1;
             let reason = core.end_of_life(now, held);
-            let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
-            let steps = vec![RECEPTION, report, Step::Deleted(reason)];
-            return Err(Rejection { reply: Some(Reply::NotNeeded), steps }.into());
+            let report = Consequence::Report(BundleFlags::REPORT_DELETION, reason);
+            let consequences = vec![RECEPTION, report, Consequence::Deleted(reason)];
+            return Err(Rejection { reply: Some(Reply::NotNeeded), consequences }.into());
         }
         let (account, _) = core.share_of(held);
         if !core.check_share(&account, held.bytes()) || !self.joins.check_place(core, held) {
             return Err(Refusal::NoResources.into());
         }
-        if let Some(violation) = fault_of_six(core, &held.head, false) {
-            return Err(violate(core, violation, giver).into());
+        if let Some(violation) = fault_in_version_six(core, &held.head, false) {
+            return Err(reject_insecure(core, violation, giver).into());
         }
         let unknown = held.head.process_unknown(&mut held.tail, &core.config.limits.head);
-        let mut steps = Vec::new();
+        let mut consequences = Vec::new();
         if unknown.reports {
-            steps.push(Step::ReportBlock);
+            consequences.push(Consequence::ReportBlock);
         }
         if !unknown.deletes {
-            return Ok(steps);
+            return Ok(consequences);
         }
         let mut rejection = discard(core, Reason::BlockUnsupported);
-        rejection.steps.splice(1..1, steps);
+        rejection.consequences.splice(1..1, consequences);
         Err(rejection.into())
     }
 
     /// Processes the security of a bundle. Its payload is read into memory first.
     pub(super) fn secure(&mut self, core: &mut Core, giver: Giver, held: Box<Held>) -> Secured {
-        if let Some(reason) = rejects(core, &held.head, false).filter(|_| !giver.is_here()) {
+        if let Some(reason) = rejection_reason(core, &held.head, false).filter(|_| !giver.is_here())
+        {
             return Secured::Rejected(held, discard(core, reason));
         }
         let bytes = match &held.payload {
@@ -193,14 +194,14 @@ impl Admission {
                 return Secured::Rejected(held, Refusal::NotAcceptable.into());
             }
             Content::File { .. } => {
-                let number = core.number();
+                let number = core.allocate_number();
                 self.joins.renumber(held.number, number);
                 let (by, owned) = (held.arrival.by.clone(), held.own_file().cloned());
                 let body = Body::Memory(BytesMut::new());
                 let mut intake = Intake::with_head(giver, body, held.head);
                 (intake.by, intake.parts) = (by, Some(held.payload.into()));
                 (intake.is_made, intake.read_from) = (true, owned);
-                return Secured::Read(number, Box::new(intake));
+                return Secured::NeedsPayload(number, Box::new(intake));
             }
         };
         let Head::Seven(head) = &held.head else {
@@ -209,7 +210,9 @@ impl Admission {
         let mut opened = Opened { head: (**head).clone(), payload: bytes };
         let passed = match self.carry_out_policy(core, &mut opened, giver) {
             Ok(passed) => passed,
-            Err(violation) => return Secured::Rejected(held, violate(core, violation, giver)),
+            Err(violation) => {
+                return Secured::Rejected(held, reject_insecure(core, violation, giver));
+            }
         };
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
@@ -217,7 +220,7 @@ impl Admission {
         Secured::Passed(held.number, Box::new(intake), opened.payload.into())
     }
 
-    /// Numbers of the rules whose operations the bundle passed.
+    /// Verifies, decrypts and signs a bundle by the rules. Returns the numbers of those it passed.
     fn carry_out_policy(
         &mut self,
         core: &Core,
@@ -251,30 +254,30 @@ impl Admission {
 /// Deletes an arrived bundle.
 fn discard(core: &mut Core, reason: Reason) -> Rejection {
     core.statistics.deleted += 1;
-    let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
-    let steps = vec![RECEPTION, Step::Note(None, reason), report];
-    Rejection { reply: Some(Reply::NotNeeded), steps }
+    let report = Consequence::Report(BundleFlags::REPORT_DELETION, reason);
+    let consequences = vec![RECEPTION, Consequence::IndicateDiscard(None, reason), report];
+    Rejection { reply: Some(Reply::NotNeeded), consequences }
 }
 
 /// Deletes a bundle that violates a security rule. Its giver must not take it for delivered.
-fn violate(core: &mut Core, violation: Violation, giver: Giver) -> Rejection {
+fn reject_insecure(core: &mut Core, violation: Violation, giver: Giver) -> Rejection {
     core.statistics.deleted += 1;
     core.statistics.insecure += 1;
     let reason = violation.fault.reason();
-    let note = Step::Note(violation.rule, reason);
-    let report = Step::Report(BundleFlags::REPORT_DELETION, reason);
-    let steps = match giver {
+    let note = Consequence::IndicateDiscard(violation.rule, reason);
+    let report = Consequence::Report(BundleFlags::REPORT_DELETION, reason);
+    let consequences = match giver {
         Giver::Layer { .. } | Giver::Remains => vec![note, RECEPTION, report],
         Giver::Fragments => vec![note, report],
-        Giver::User { .. } => vec![note, Step::Deleted(reason)],
+        Giver::User { .. } => vec![note, Consequence::Deleted(reason)],
         Giver::Agent => vec![note],
     };
     let refused = Reply::Refused(Refusal::NotAcceptable);
-    Rejection { reply: (!giver.is_here()).then_some(refused), steps }
+    Rejection { reply: (!giver.is_here()).then_some(refused), consequences }
 }
 
 /// Sets the priority and the times of a received bundle.
-fn complete(core: &Core, now: Time, held: &mut Held, giver: Giver) {
+fn complete_arrival(core: &Core, now: Time, held: &mut Held, giver: Giver) {
     let limits = &core.config.limits;
     held.priority = match giver {
         Giver::User { priority, .. } => priority,
@@ -299,7 +302,11 @@ pub(super) fn is_to_be_secured(core: &Core, head: &Head) -> bool {
 
 /// Violation of a rule by a bundle of version 6, which cannot carry operations: those that rules
 /// require are missing. `is_from_here` if this node created it.
-pub(super) fn fault_of_six(core: &Core, head: &Head, is_from_here: bool) -> Option<Violation> {
+pub(super) fn fault_in_version_six(
+    core: &Core,
+    head: &Head,
+    is_from_here: bool,
+) -> Option<Violation> {
     let Head::Six(six) = head else { return None };
     let mut roles = Vec::new();
     if !is_from_here {
@@ -355,7 +362,7 @@ fn has_use(core: &Core, forwarder: &Forwarder, to: &Eid) -> bool {
 }
 
 /// Reason to delete a bundle that has come.
-fn rejects(core: &Core, head: &Head, is_secured: bool) -> Option<Reason> {
+fn rejection_reason(core: &Core, head: &Head, is_secured: bool) -> Option<Reason> {
     // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
     let named = [head.source(), head.destination(), head.report_to()];
     if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
@@ -378,7 +385,7 @@ fn returns_of(core: &Core, held: &Held) -> Option<(u8, Eid)> {
 /// Number of the held bundle that an arriving one repeats. A fragment for this node does not
 /// repeat that of another neighbour: one of them may be forged. A bundle without a source repeats
 /// none.
-fn repeats(core: &Core, held: &Held) -> Option<u64> {
+fn duplicate_of(core: &Core, held: &Held) -> Option<u64> {
     let number = *core.stock.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
     let is_apart = held.head.fragment().is_some()
         && core.is_for_us(held.destination())

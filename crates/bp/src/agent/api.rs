@@ -9,10 +9,10 @@ use session::ranges::Ranges;
 
 use super::super::layer::Command;
 use super::super::routes::{Priority, Router, Wanted};
-use super::admission::{fault_of_six, is_to_be_secured};
+use super::admission::{fault_in_version_six, is_to_be_secured};
 use super::clock::Clock;
 use super::config::{Config, Entry, millis};
-use super::deliver::offer;
+use super::deliver::deliver_waiting;
 use super::head::{Head, Key};
 use super::intake::Giver;
 use super::shares::Account;
@@ -168,7 +168,7 @@ impl Agent {
             return Err(RequestError::Full);
         }
         let head = request.head(&mut self.core, now)?;
-        if fault_of_six(&self.core, &head, true).is_some() {
+        if fault_in_version_six(&self.core, &head, true).is_some() {
             let why = "a security rule applies, and version 6 has no such security";
             return Err(RequestError::Conflict(why));
         }
@@ -252,7 +252,7 @@ impl Agent {
             return Err(RequestError::Taken);
         }
         self.core.users.register(endpoint);
-        offer(&mut self.core, endpoint);
+        deliver_waiting(&mut self.core, endpoint);
         Ok(())
     }
 
@@ -293,8 +293,8 @@ impl Agent {
         self.core.statistics.delivered += 1;
         self.report_held(now, number, BundleFlags::REPORT_DELIVERY);
         self.core.users.confirm(&endpoint, number);
-        self.settle(number);
-        offer(&mut self.core, &endpoint);
+        self.discard_if_done(number);
+        deliver_waiting(&mut self.core, &endpoint);
         Ok(())
     }
 
@@ -302,7 +302,7 @@ impl Agent {
     /// links stay as they are.
     pub fn reload(&mut self, now: Time, config: Config) {
         let was_planned = self.core.config.routing.is_planned();
-        self.forwarder.leave_routes(&mut self.core);
+        self.forwarder.unqueue_all(&mut self.core);
         // Rules and aliases decide whose share a bundle takes.
         for ((account, rule), bytes) in self.shares_held() {
             self.core.stock.shares.release(&account, rule, bytes);
@@ -321,7 +321,7 @@ impl Agent {
             self.core.stock.shares.hold(account, rule, bytes);
         }
         self.forwarder.open_links(&mut self.core, was_planned);
-        self.forwarder.plan_changed(&mut self.core, now);
+        self.forwarder.on_plan_changed(&mut self.core, now);
     }
 
     /// Replaces the links to neighbours: configured ones, and `discovered` ones, which announced
@@ -338,24 +338,24 @@ impl Agent {
         }
         self.forwarder.links.set_discovered(discovered);
         if self.core.config.routing.is_planned() {
-            return self.forwarder.contacts(&mut self.core, now);
+            return self.forwarder.update_contacts(&mut self.core, now);
         }
         for at in self.core.config.links.keys().filter(|&at| !former.contains_key(at)) {
             self.forwarder.links.set_open(*at, true);
             self.core.commands.push_back((at.layer, Command::Open { link: at.link }));
         }
-        self.forwarder.dispatch_again(&mut self.core, now);
+        self.forwarder.reroute_marked(&mut self.core, now);
     }
 
     /// Replaces the static routes, and routes all bundles again; no effect where bundles are
     /// copied.
     pub fn set_routes(&mut self, now: Time, entries: Vec<Entry>) {
-        self.forwarder.leave_routes(&mut self.core);
+        self.forwarder.unqueue_all(&mut self.core);
         match &mut self.core.config.routing {
             Routing::Static(before) | Routing::ContactGraph(_, before) => *before = entries,
             Routing::Epidemic | Routing::Spray { .. } => {}
         }
-        self.forwarder.plan_changed(&mut self.core, now);
+        self.forwarder.on_plan_changed(&mut self.core, now);
     }
 
     /// Changes the contact plan, if there is one, and routes all bundles again.
@@ -367,10 +367,10 @@ impl Agent {
         if !self.core.config.routing.is_planned() {
             return None;
         }
-        self.forwarder.leave_routes(&mut self.core);
+        self.forwarder.unqueue_all(&mut self.core);
         let Routing::ContactGraph(router, _) = &mut self.core.config.routing else { return None };
         let result = change(router);
-        self.forwarder.plan_changed(&mut self.core, now);
+        self.forwarder.on_plan_changed(&mut self.core, now);
         Some(result)
     }
 
@@ -538,7 +538,7 @@ impl Agent {
     /// Name of a new file in the store to which a user writes a payload before sending it. Files
     /// that are never sent are removed at the next start.
     pub fn working_file(&mut self) -> FileName {
-        let number = self.core.number();
+        let number = self.core.allocate_number();
         self.core.stock.store.file_name(number)
     }
 }

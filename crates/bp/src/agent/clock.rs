@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// The time in the format of version 6; 0 from a node without a clock.
-    pub(super) fn time_six(self, at: Time) -> bp6::DtnTime {
+    pub(super) fn version_six_time(self, at: Time) -> bp6::DtnTime {
         let ms = self.dtn_time(at).unwrap_or(0);
         bp6::DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
     }

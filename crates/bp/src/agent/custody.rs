@@ -73,8 +73,8 @@ impl Custodian {
     /// Removes a bundle.
     pub(super) fn forget(&mut self, held: &Held) {
         let Some(custody) = &held.custody else { return };
-        if let Some(again) = custody.again {
-            self.by_time.remove(&(again, held.number));
+        if let Some(at) = custody.retransmit_at {
+            self.by_time.remove(&(at, held.number));
         }
         if let Some(given) = custody.number {
             self.by_number.remove(&given);
@@ -139,7 +139,7 @@ impl Custodian {
             let numbers = self.signals.entry(signal_kind).or_default();
             numbers.insert(number);
             if numbers.len() >= AGGREGATE_MAX || self.signals.len() >= AGGREGATE_MAX {
-                return self.due_signals(core);
+                return self.take_due_signals(core);
             }
             if core.timers.get(Alarm::Signals).is_none() {
                 core.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
@@ -148,13 +148,16 @@ impl Custodian {
         }
         let Key { source, creation, fragment, .. } = held.key();
         let subject = Subject { source, creation: creation.into(), fragment };
-        let signal = CustodySignal { subject, succeeded, reason, time: core.clock().time_six(now) };
+        let signal =
+            CustodySignal { subject, succeeded, reason, time: core.clock().version_six_time(now) };
         let record = AdministrativeRecord::CustodySignal(signal);
-        SendRequest::six(&custodian, held.head.lifetime_ms(), &record).into_iter().collect()
+        SendRequest::version_six_record(&custodian, held.head.lifetime_ms(), &record)
+            .into_iter()
+            .collect()
     }
 
     /// Aggregate signals, which are to be sent.
-    pub(super) fn due_signals(&mut self, core: &mut Core) -> Vec<SendRequest> {
+    pub(super) fn take_due_signals(&mut self, core: &mut Core) -> Vec<SendRequest> {
         core.timers.cancel(Alarm::Signals);
         let lifetime_ms = core.config.limits.lifetime_ms().min(DAY_MS);
         let signals = std::mem::take(&mut self.signals).into_iter();
@@ -162,7 +165,7 @@ impl Custodian {
             let (reason, fills) = (CustodyReason::from_code(reason), fills(&numbers));
             let signal = AggregateCustodySignal { succeeded, reason, fills };
             let record = AdministrativeRecord::AggregateCustodySignal(signal);
-            SendRequest::six(&to, lifetime_ms, &record)
+            SendRequest::version_six_record(&to, lifetime_ms, &record)
         });
         signals.collect()
     }
@@ -179,7 +182,7 @@ impl Custodian {
         let key = Key { version: Version::Six, source, creation: creation.into(), fragment };
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
         if let Some(&number) = core.stock.by_key.get(&key) {
-            let taken = self.custody_reported(core, number, None, has_it, from);
+            let taken = self.on_custody_reported(core, number, None, has_it, from);
             return taken.into_iter().collect();
         }
         // It may be a part of a bundle that is whole here, or of a longer fragment.
@@ -196,7 +199,7 @@ impl Custodian {
         let numbers: Vec<_> = parts.filter_map(|(of, n)| Some((*n, holds(of)?))).collect();
         let reported = numbers.into_iter().filter_map(|(number, start)| {
             let part = Some((offset - start, end - start));
-            self.custody_reported(core, number, part, has_it, from)
+            self.on_custody_reported(core, number, part, has_it, from)
         });
         reported.collect()
     }
@@ -229,7 +232,7 @@ impl Custodian {
         }
         let reported = numbers.into_iter();
         reported
-            .filter_map(|number| self.custody_reported(core, number, None, has_it, from))
+            .filter_map(|number| self.on_custody_reported(core, number, None, has_it, from))
             .collect()
     }
 
@@ -258,7 +261,7 @@ impl Custodian {
 
     /// Handles that another node has a bundle, or a part of it. Returns the bundle if it need not
     /// be kept any more.
-    fn custody_reported(
+    fn on_custody_reported(
         &mut self,
         core: &mut Core,
         number: u64,
@@ -290,13 +293,13 @@ impl Custodian {
 
     /// Starts the custody timer of a bundle that was sent, if this node is its custodian.
     pub(super) fn await_custody(&mut self, core: &mut Core, now: Time, number: u64) {
-        let again = now + core.config.custody.retransmit_after;
+        let at = now + core.config.custody.retransmit_after;
         let Some(held) = core.stock.get_mut(number) else { return };
         let Some(custody) = &mut held.custody else { return };
-        if let Some(before) = custody.again.replace(again) {
+        if let Some(before) = custody.retransmit_at.replace(at) {
             self.by_time.remove(&(before, number));
         }
-        self.by_time.insert((again, number));
+        self.by_time.insert((at, number));
         self.custody_alarm(core);
     }
 
@@ -306,7 +309,7 @@ impl Custodian {
     }
 
     /// Bundles to retransmit, because no node accepted custody in time.
-    pub(super) fn due_bundles(&mut self, core: &mut Core, now: Time) -> Vec<u64> {
+    pub(super) fn take_due_bundles(&mut self, core: &mut Core, now: Time) -> Vec<u64> {
         let mut due = Vec::new();
         while let Some(&(at, number)) = self.by_time.first() {
             if at > now {
@@ -315,7 +318,7 @@ impl Custodian {
             self.by_time.pop_first();
             let Some(held) = core.stock.get_mut(number) else { continue };
             let Some(custody) = &mut held.custody else { continue };
-            custody.again = None;
+            custody.retransmit_at = None;
             if !held.queued.is_empty() || !held.sending.is_empty() || held.waits {
                 continue;
             }

@@ -6,7 +6,7 @@ use super::super::layer::Content;
 use super::custody::Signaller;
 use super::head::{Head, Key};
 use super::join::Whole;
-use super::source::of_six;
+use super::source::report_from_version_six;
 use super::stock::Core;
 use super::{Agent, DeliveryId, Indication};
 use crate::codec::bp6::AdministrativeRecord as RecordSix;
@@ -56,8 +56,8 @@ impl Agent {
         if fragments.is_empty() {
             return;
         }
-        receptions.into_iter().for_each(|number| self.reception.drop(&mut self.core, number));
-        fragments.into_iter().for_each(|number| self.let_go(number));
+        receptions.into_iter().for_each(|number| self.reception.discard(&mut self.core, number));
+        fragments.into_iter().for_each(|number| self.discard(number));
         self.join_others(now);
     }
 
@@ -87,7 +87,7 @@ impl Agent {
         if self.core.config.persistent {
             self.core.stock.store.drop(number, held.apart());
         } else {
-            self.core.leave_content(&held);
+            self.core.delete_own_file(&held);
         }
     }
 
@@ -112,7 +112,7 @@ impl Agent {
             }
             (Content::Bytes(bytes), Head::Six(_)) => match RecordSix::decode(bytes, bounds) {
                 Ok(RecordSix::StatusReport(report)) => {
-                    let report = of_six(&report);
+                    let report = report_from_version_six(&report);
                     core.user.indicate(Indication::Report { from, report });
                     Some(Vec::new())
                 }
@@ -127,10 +127,10 @@ impl Agent {
         };
         let Some(taken) = taken else {
             core.statistics.malformed += 1;
-            return self.settle(number);
+            return self.discard_if_done(number);
         };
-        taken.into_iter().for_each(|number| self.let_go(number));
-        self.settle(number);
+        taken.into_iter().for_each(|number| self.discard(number));
+        self.discard_if_done(number);
         self.forwarder.pump_freed(&mut self.core, now);
     }
 }
@@ -141,14 +141,14 @@ fn deliver(core: &mut Core, number: u64) {
     let endpoint = held.destination().clone();
     held.waits = true;
     core.users.wait(&endpoint, number);
-    offer(core, &endpoint);
+    deliver_waiting(core, &endpoint);
 }
 
 /// Delivers the bundles waiting for an endpoint in order of arrival, as long as its user takes
 /// more.
-pub(super) fn offer(core: &mut Core, endpoint: &Eid) {
+pub(super) fn deliver_waiting(core: &mut Core, endpoint: &Eid) {
     let most = core.config.limits.delivering;
-    while let Some(number) = core.users.hand_over(endpoint, most) {
+    while let Some(number) = core.users.take_next(endpoint, most) {
         let Some(held) = core.stock.get_mut(number) else { continue };
         (held.waits, held.delivering) = (false, true);
         core.user.indicate(Indication::Delivered {

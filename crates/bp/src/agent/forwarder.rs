@@ -105,7 +105,7 @@ impl Forwarder {
         self.links.forget(number);
         for (node, route) in &held.queued {
             self.links.dequeue(node, held.priority, number);
-            self.give_back(&mut core.config.routing, route.as_ref(), held);
+            self.release_volume(&mut core.config.routing, route.as_ref(), held);
         }
         for (link, tag) in held.sending.keys() {
             self.links.abort(*link, *tag);
@@ -120,7 +120,7 @@ impl Forwarder {
                 held.waits = true;
                 self.links.waiting.insert(number);
                 for node in self.links.nodes_up() {
-                    self.offer_copy(core, number, &node);
+                    self.queue_copy(core, number, &node);
                     self.pump(core, now, &node);
                 }
             }
@@ -138,7 +138,7 @@ impl Forwarder {
         if let Some(held) = core.stock.get_mut(number) {
             held.waits = true;
             self.links.waiting.insert(number);
-            self.arm_dispatch(core, now);
+            self.arm_reroute(core, now);
         }
     }
 
@@ -159,7 +159,7 @@ impl Forwarder {
     }
 
     /// Releases the contact volume reserved for a bundle.
-    fn give_back(&mut self, routing: &mut Routing, route: Option<&Route>, held: &Held) {
+    fn release_volume(&mut self, routing: &mut Routing, route: Option<&Route>, held: &Held) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, routing) {
             router.release(route, held.bytes(), held.priority);
             self.links.has_spare_volume = true;
@@ -177,7 +177,7 @@ impl Forwarder {
         while let Some(node) = self.links.freed.pop_first() {
             self.pump(core, now, &node);
         }
-        self.use_volume(core, now);
+        self.arm_reroute_for_volume(core, now);
     }
 
     /// Sends queued bundles to a node, as far as its links accept them.
@@ -231,7 +231,7 @@ impl Forwarder {
         let len = core.stock.get(number).map_or(0, |held| held.payload.len());
         // Half of a fragment: the last one may be shorter.
         core.config.fragment.is_some_and(|fragment| {
-            len > fragment && self.links.long_ones(at, fragment / 2) >= FRAGMENTS
+            len > fragment && self.links.count_at_least(at, fragment / 2) >= FRAGMENTS
         })
     }
 
@@ -256,7 +256,7 @@ impl Forwarder {
             }
             self.links.dequeue(node, held.priority, number);
         }
-        self.give(core, number, node, load.copies);
+        self.count_given_copies(core, number, node, load.copies);
         self.loader.send(core, sent, load);
     }
 
@@ -277,8 +277,8 @@ impl Forwarder {
             Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => Receipt::NoRoom,
             Outcome::Failed { .. } => Receipt::Failed,
         };
-        if self.links.rest(now, sent.at, result) {
-            self.arm_rests(core);
+        if self.links.update_back_off(now, sent.at, result) {
+            self.arm_back_off(core);
         }
         if let Outcome::Failed { acknowledged } = outcome
             && let Some(held) = core.stock.get_mut(sent.number)
@@ -305,19 +305,19 @@ impl Forwarder {
                 self.links.has_spare_volume = true;
             }
         }
-        self.use_volume(core, now);
+        self.arm_reroute_for_volume(core, now);
     }
 
     /// Resumes transmission to neighbours whose back-off has ended.
-    pub(super) fn rested(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn on_back_off_end(&mut self, core: &mut Core, now: Time) {
         self.pump_all(core, now);
-        self.links.rested(now);
-        self.arm_rests(core);
+        self.links.end_back_offs(now);
+        self.arm_back_off(core);
     }
 
-    fn arm_rests(&mut self, core: &mut Core) {
-        let until = self.links.rests_until();
-        core.timers.set_or_cancel(Alarm::Rest, until, "a neighbour's back-off");
+    fn arm_back_off(&mut self, core: &mut Core) {
+        let until = self.links.back_off_ends();
+        core.timers.set_or_cancel(Alarm::BackOff, until, "a neighbour's back-off");
     }
 
     /// Neighbour to which all of a bundle was forwarded now.
@@ -360,8 +360,8 @@ impl Forwarder {
         core.statistics.failed += 1;
         let Some(held) = core.stock.get_mut(sent.number) else { return };
         let Some(sending) = held.sending.remove(&sent.key()) else { return };
-        held.take_again(&sending.to);
-        self.give_back(&mut core.config.routing, sending.route.as_ref(), held);
+        held.reclaim_copies(&sending.to);
+        self.release_volume(&mut core.config.routing, sending.route.as_ref(), held);
         match retry {
             Retry::Now => self.route(core, now, sent.number),
             Retry::NextSession => {
@@ -372,7 +372,7 @@ impl Forwarder {
             Retry::Later => {
                 self.unqueue(core, sent.number, &sending.to);
                 self.wait(core, now, sent.number);
-                self.arm_dispatch_at(core, now + WAITING);
+                self.arm_reroute_at(core, now + WAITING);
             }
         }
     }
@@ -382,18 +382,18 @@ impl Forwarder {
         let Some(held) = core.stock.get_mut(number) else { return };
         let Some(route) = held.queued.remove(node) else { return };
         self.links.dequeue(node, held.priority, number);
-        self.give_back(&mut core.config.routing, route.as_ref(), held);
+        self.release_volume(&mut core.config.routing, route.as_ref(), held);
     }
 
     /// Queues copies for a new neighbour.
     fn spread_to(&mut self, core: &mut Core, node: &Eid) {
         let waiting: Vec<_> = self.links.waiting.iter().copied().collect();
         for number in waiting {
-            self.offer_copy(core, number, node);
+            self.queue_copy(core, number, node);
         }
     }
 
-    fn offer_copy(&mut self, core: &mut Core, number: u64, node: &Eid) {
+    fn queue_copy(&mut self, core: &mut Core, number: u64, node: &Eid) {
         let Some(held) = core.stock.get_mut(number) else { return };
         let is_for_it = held.destination().node() == *node;
         let has = held.sent.contains(node)
@@ -415,7 +415,7 @@ impl Forwarder {
         }
     }
 
-    pub(super) fn link_up(
+    pub(super) fn on_link_up(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -428,7 +428,7 @@ impl Forwarder {
             // It was removed while it came up, and goes down soon.
             return;
         }
-        let Up { node, is_new, is_changed } = self.links.link_up(at, configured, neighbour);
+        let Up { node, is_new, is_changed } = self.links.on_link_up(at, configured, neighbour);
         if is_new {
             core.user.indicate(Indication::Up { node: node.clone() });
         }
@@ -437,19 +437,25 @@ impl Forwarder {
         if !is_changed {
             return self.pump(core, now, &node);
         }
-        self.links.offer_again(&node);
+        self.links.mark_declined(&node);
         if core.config.routing.is_copying() {
             self.spread_to(core, &node);
             return self.pump(core, now, &node);
         }
         self.pump(core, now, &node);
-        self.links.wait_again();
-        self.take_over(core, &node, had_failed);
-        self.dispatch_again(core, now);
+        self.links.mark_waiting();
+        self.reroute_to(core, &node, had_failed);
+        self.reroute_marked(core, now);
     }
 
-    pub(super) fn link_down(&mut self, core: &mut Core, now: Time, at: LinkRef, why: &'static str) {
-        let Some(Down { node, bundles }) = self.links.link_down(at) else {
+    pub(super) fn on_link_down(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        at: LinkRef,
+        why: &'static str,
+    ) {
+        let Some(Down { node, bundles }) = self.links.on_link_down(at) else {
             return self.on_unconnected(core, now, at);
         };
         let is_lost = node.as_ref().is_some_and(|node| !self.links.reaches(node));
@@ -462,8 +468,8 @@ impl Forwarder {
         }
         core.user.indicate(Indication::Down { node: node.clone(), why });
         if let Some(node) = node {
-            self.links.offer_again(&node);
-            self.leave(core, now, &node);
+            self.links.mark_declined(&node);
+            self.reroute_from(core, now, &node);
         }
     }
 
@@ -471,7 +477,7 @@ impl Forwarder {
     fn on_unconnected(&mut self, core: &mut Core, now: Time, at: LinkRef) {
         let Some(node) = core.config.links.get(&at).cloned() else { return };
         if !self.links.reaches(&node) && self.set_failed(core, now, &node, true) {
-            self.leave(core, now, &node);
+            self.reroute_from(core, now, &node);
         }
     }
 
@@ -487,7 +493,7 @@ impl Forwarder {
     }
 
     /// Routes bundles again that are queued for a neighbour, where there may be other routes.
-    fn leave(&mut self, core: &mut Core, now: Time, node: &Eid) {
+    fn reroute_from(&mut self, core: &mut Core, now: Time, node: &Eid) {
         let has_others = match &core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => false,
             Routing::Static(entries) => {
@@ -499,14 +505,14 @@ impl Forwarder {
             Routing::ContactGraph(..) => true,
         };
         if has_others {
-            self.links.queue_again(node);
+            self.links.mark_queued(node);
         }
-        self.dispatch_again(core, now);
+        self.reroute_marked(core, now);
     }
 
     /// Routes bundles again that are queued for neighbours that are down, if one that is up now may
     /// take them instead.
-    fn take_over(&mut self, core: &mut Core, up: &Eid, had_failed: bool) {
+    fn reroute_to(&mut self, core: &mut Core, up: &Eid, had_failed: bool) {
         let from: Vec<Eid> = match &core.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => return,
             Routing::Static(entries) => {
@@ -520,22 +526,22 @@ impl Forwarder {
         };
         for node in from {
             if node != *up && !self.links.reaches(&node) {
-                self.links.queue_again(&node);
+                self.links.mark_queued(&node);
             }
         }
     }
 
     /// Routes bundles without a route again. While the noted ones take turns, it waits: those
     /// behind them would never have a turn.
-    pub(super) fn dispatch_waiting(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn reroute_waiting(&mut self, core: &mut Core, now: Time) {
         if core.config.routing.is_copying() {
             return self.spread(core, now);
         }
-        if !self.links.again.is_empty() {
-            return self.arm_dispatch_at(core, now + VOLUME);
+        if !self.links.to_reroute.is_empty() {
+            return self.arm_reroute_at(core, now + VOLUME);
         }
-        self.links.wait_again();
-        self.dispatch_again(core, now);
+        self.links.mark_waiting();
+        self.reroute_marked(core, now);
     }
 
     /// Queues copies for all neighbours that are up.
@@ -547,22 +553,22 @@ impl Forwarder {
     }
 
     /// Routes bundles again because of released volume, soon.
-    fn use_volume(&mut self, core: &mut Core, now: Time) {
+    fn arm_reroute_for_volume(&mut self, core: &mut Core, now: Time) {
         if self.links.may_use_volume() && core.config.routing.is_planned() {
-            self.arm_dispatch_at(core, now + VOLUME);
+            self.arm_reroute_at(core, now + VOLUME);
         }
     }
 
     /// Routes the noted bundles again, in turns.
-    pub(super) fn dispatch_again(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn reroute_marked(&mut self, core: &mut Core, now: Time) {
         let mut misses = Misses::new();
         // Taken before the first is routed: bundles that wait again must not start another turn.
-        let turn = iter::from_fn(|| self.links.again.pop_first()).take(BATCH);
+        let turn = iter::from_fn(|| self.links.to_reroute.pop_first()).take(BATCH);
         let turn: Vec<u64> = turn.collect();
         for number in turn {
             self.route_again(core, now, number, &mut misses);
         }
-        self.arm_dispatch(core, now);
+        self.arm_reroute(core, now);
     }
 
     fn route_again(&mut self, core: &mut Core, now: Time, number: u64, misses: &mut Misses) {
@@ -570,8 +576,9 @@ impl Forwarder {
         if held.storing || core.config.routing.is_copying() {
             return;
         }
-        let is_idle = |node: &&Eid| self.links.is_idle(node) || self.planned.is_over(node);
-        let idle: Vec<Eid> = held.queued.keys().filter(is_idle).cloned().collect();
+        let has_no_link =
+            |node: &&Eid| self.links.is_unreachable(node) || self.planned.is_between_contacts(node);
+        let idle: Vec<Eid> = held.queued.keys().filter(has_no_link).cloned().collect();
         if !held.waits && idle.is_empty() {
             return;
         }
@@ -592,40 +599,40 @@ impl Forwarder {
     }
 
     /// Sets the timers of the next turn, and of the next search for bundles without a route.
-    fn arm_dispatch(&mut self, core: &mut Core, now: Time) {
-        if self.links.again.is_empty() {
+    fn arm_reroute(&mut self, core: &mut Core, now: Time) {
+        if self.links.to_reroute.is_empty() {
             core.timers.cancel(Alarm::Turn);
         } else if core.timers.get(Alarm::Turn).is_none() {
             core.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
         }
         if self.links.waiting.is_empty() {
-            core.timers.cancel(Alarm::Dispatch);
+            core.timers.cancel(Alarm::Reroute);
         } else if core.config.routing.is_planned() {
             let wait = if self.links.may_use_volume() { VOLUME } else { WAITING };
-            self.arm_dispatch_at(core, now + wait);
+            self.arm_reroute_at(core, now + wait);
         }
     }
 
     /// Has bundles without a route routed again at a time, whatever happens until then.
-    fn arm_dispatch_at(&mut self, core: &mut Core, at: Time) {
-        if core.timers.get(Alarm::Dispatch).is_none_or(|deadline| deadline.at > at) {
-            core.timers.set(Alarm::Dispatch, at, "another search for routes of bundles");
+    fn arm_reroute_at(&mut self, core: &mut Core, at: Time) {
+        if core.timers.get(Alarm::Reroute).is_none_or(|deadline| deadline.at > at) {
+            core.timers.set(Alarm::Reroute, at, "another search for routes of bundles");
         }
     }
 
     /// Opens the links of contacts that begin, closes those of contacts that are over, and sets the
     /// timer for the next change.
-    pub(super) fn contacts(&mut self, core: &mut Core, now: Time) {
-        self.look_at_plan(core, now);
-        self.dispatch_again(core, now);
+    pub(super) fn update_contacts(&mut self, core: &mut Core, now: Time) {
+        self.apply_contact_changes(core, now);
+        self.reroute_marked(core, now);
     }
 
     /// Handles contacts that begin, end or are missed, without routing bundles again.
-    fn look_at_plan(&mut self, core: &mut Core, now: Time) {
+    fn apply_contact_changes(&mut self, core: &mut Core, now: Time) {
         let Routing::ContactGraph(router, _) = &mut core.config.routing else { return };
         router.forget_before(now);
         let (links, timeout) = (&self.links, core.config.contact_timeout);
-        let changes = self.planned.look(now, router, timeout, |node| links.reaches(node));
+        let changes = self.planned.advance(now, router, timeout, |node| links.reaches(node));
         for (at, node) in &core.config.links {
             let is_open = self.planned.has_contact(node) || self.links.discovered.contains(at);
             let link = at.link;
@@ -640,20 +647,20 @@ impl Forwarder {
         }
         for number in changes.missed {
             self.set_failed(core, now, &node(number), true);
-            self.links.queue_again(&node(number));
+            self.links.mark_queued(&node(number));
         }
         for number in &changes.over {
-            self.links.queue_again(&node(*number));
+            self.links.mark_queued(&node(*number));
         }
         if !changes.started.is_empty() || !changes.over.is_empty() {
-            self.links.wait_again();
+            self.links.mark_waiting();
         }
         let why = "a contact begins, ends or is missed";
         core.timers.set_or_cancel(Alarm::Contact, changes.next, why);
     }
 
     /// Takes all bundles out of the queues, so that they wait for a route. Transmissions go on.
-    pub(super) fn leave_routes(&mut self, core: &mut Core) {
+    pub(super) fn unqueue_all(&mut self, core: &mut Core) {
         for number in core.stock.numbers(..) {
             let Some(held) = core.stock.get_mut(number) else { continue };
             for (_, sending) in held.sending.iter_mut() {
@@ -684,22 +691,22 @@ impl Forwarder {
         }
     }
 
-    pub(super) fn plan_changed(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn on_plan_changed(&mut self, core: &mut Core, now: Time) {
         self.planned = Planned::new(&core.config);
         let failed = self.links.failed.clone();
-        self.look_at_plan(core, now);
+        self.apply_contact_changes(core, now);
         for node in failed {
             self.set_failed(core, now, &node, true);
         }
-        self.links.wait_again();
-        self.dispatch_again(core, now);
+        self.links.mark_waiting();
+        self.reroute_marked(core, now);
         if core.config.routing.is_copying() {
             self.spread(core, now);
         }
     }
 
     /// Counts the copies being given to a neighbour.
-    fn give(&mut self, core: &mut Core, number: u64, node: &Eid, copies: u32) {
+    fn count_given_copies(&mut self, core: &mut Core, number: u64, node: &Eid, copies: u32) {
         let Routing::Spray { .. } = core.config.routing else { return };
         let Some(held) = core.stock.get_mut(number) else { return };
         if !held.shares.contains_key(node) {
@@ -727,8 +734,14 @@ impl Forwarder {
     }
 
     /// Handles an opened file of an outgoing part, or a piece read from it.
-    pub(super) fn summed(&mut self, core: &mut Core, now: Time, tag: Tag, result: EffectResult) {
-        if let Some(sent) = self.loader.summed(core, tag, result) {
+    pub(super) fn on_crc_read(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        tag: Tag,
+        result: EffectResult,
+    ) {
+        if let Some(sent) = self.loader.on_crc_read(core, tag, result) {
             self.links.abort(sent.at, tag);
             self.reroute(core, now, sent, Retry::Later);
             self.pump_freed(core, now);

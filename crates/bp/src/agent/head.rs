@@ -324,7 +324,7 @@ impl Head {
 
     /// Head of a fragment with a part of the payload (RFC 9171 §5.8, RFC 5050 §5.8). Blocks to
     /// replicate go into every fragment, the others into the first.
-    pub(super) fn of_part(&self, start: u64, end: u64) -> Result<Self, EncodeError> {
+    pub(super) fn cut_fragment(&self, start: u64, end: u64) -> Result<Self, EncodeError> {
         let (base, total) = match self.fragment() {
             Some(Fragment { offset, total }) => (offset, total),
             None => (0, self.payload_len()),
@@ -354,7 +354,7 @@ impl Head {
     }
 
     /// Head of the reassembled bundle, of which this is the first fragment (RFC 9171 §5.9).
-    pub(super) fn of_whole(&self, has_tail: bool) -> Result<Self, EncodeError> {
+    pub(super) fn reassembled(&self, has_tail: bool) -> Result<Self, EncodeError> {
         let len = self.fragment().map_or(self.payload_len(), |fragment| fragment.total);
         match self {
             Self::Six(head) => {

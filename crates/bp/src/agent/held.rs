@@ -115,7 +115,7 @@ pub(super) struct Custody {
     /// Parts of the payload of which others have accepted custody.
     pub(super) taken: Ranges,
     /// Time of the next retransmission, once it was sent.
-    pub(super) again: Option<Time>,
+    pub(super) retransmit_at: Option<Time>,
 }
 
 impl Held {
@@ -281,7 +281,7 @@ impl Held {
     }
 
     /// Takes back copies that a neighbour did not receive.
-    pub(super) fn take_again(&mut self, node: &Eid) {
+    pub(super) fn reclaim_copies(&mut self, node: &Eid) {
         let has_some = self.parts.contains_key(node)
             || self.sending.values().any(|sending| sending.to == *node);
         if !has_some && let Some(copies) = self.shares.remove(node) {

@@ -170,7 +170,7 @@ impl Intake {
                 // If only the blocks behind the payload are missing, the last byte is requested
                 // with them.
                 let end = self.payload.min(head.payload_len() - 1);
-                (end > 0).then(|| head.of_part(0, end).ok()).flatten().zip(Some(end))
+                (end > 0).then(|| head.cut_fragment(0, end).ok()).flatten().zip(Some(end))
             }
             Some(_) | None => None,
         };
@@ -328,7 +328,7 @@ impl Intake {
 
     /// File to delete if the bundle is not kept. One that is being opened to be written is deleted
     /// once open.
-    pub(super) fn leaves(&self) -> Option<&FileName> {
+    pub(super) fn file_to_delete(&self) -> Option<&FileName> {
         match &self.body {
             Body::Memory(_) | Body::Whole(_) => None,
             Body::File(filing) => filing.file.map(|_| &filing.name),

@@ -26,7 +26,7 @@ use super::{Alarm, Held, Limit, Version};
 use crate::codec::bp7::Eid;
 
 /// Back-off after the store had no room for a reassembled bundle.
-const REST: Duration = Duration::from_secs(60);
+const BACK_OFF: Duration = Duration::from_secs(60);
 
 /// Reassemblies of a bundle that may fail its security because of one spare fragment. Beyond that,
 /// all fragments of a failed one are dropped: each takes as long as a bundle.
@@ -301,7 +301,7 @@ impl Joins {
             }
         }
         let (first, last) = (first?, last?);
-        let head = first.head.of_whole(!last.tail.is_empty()).ok()?;
+        let head = first.head.reassembled(!last.tail.is_empty()).ok()?;
         let tail = match head.version() {
             Version::Six => last.tail.to_vec(),
             Version::Seven => Vec::new(),
@@ -309,7 +309,7 @@ impl Joins {
         let parts = Parts { left: parts, ..Parts::default() };
         let mut intake = Intake::of_fragments(head, parts, tail);
         intake.by.clone_from(&first.arrival.by);
-        let number = core.number();
+        let number = core.allocate_number();
         (fragments.joining, fragments.made_of) = (Some(number), made_of);
         fragments.is_mixed = set == Set::Neighbours;
         self.joining.insert(number, whole.clone());
@@ -352,7 +352,7 @@ impl Joins {
         if let Some(whole) = self.ends(number) {
             self.later.insert(whole);
         }
-        core.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
+        core.timers.set(Alarm::Join, now + BACK_OFF, "fragments to reassemble");
     }
 
     /// Removes a fragment. Returns the reception that reassembled it.

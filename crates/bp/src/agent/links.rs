@@ -16,8 +16,8 @@ use crate::routes::{Priority, Route, Router, Wanted};
 
 /// First and longest back-off after a neighbour had no room, a layer failed, or the store did not
 /// record the end of a bundle.
-pub(super) const REST: Duration = Duration::from_secs(1);
-pub(super) const REST_MAX: Duration = Duration::from_secs(60);
+pub(super) const BACK_OFF: Duration = Duration::from_secs(1);
+pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 
 /// Position of a bundle in a queue, by descending priority.
 type Place = (Reverse<Priority>, u64);
@@ -33,7 +33,7 @@ struct Link {
     /// Bundles in transit to it.
     sending: UnderWay,
     /// Back-off after it refused a bundle for want of room, or its layer failed: end and length.
-    rests: Option<(Time, Duration)>,
+    back_off: Option<(Time, Duration)>,
 }
 
 /// Bundles in transit to a neighbour.
@@ -121,7 +121,7 @@ pub(super) struct Links {
     /// Bundles for which there is no route.
     pub(super) waiting: BTreeSet<u64>,
     /// Bundles to route again, although they wait or are queued.
-    pub(super) again: BTreeSet<u64>,
+    pub(super) to_reroute: BTreeSet<u64>,
     /// Bundles that a neighbour does not take in its current session: it refused them, or they are
     /// too long.
     declined: BTreeMap<Eid, BTreeSet<u64>>,
@@ -137,7 +137,7 @@ pub(super) struct Links {
 
 impl Links {
     /// Records that a link is up to a neighbour with this configured or announced name.
-    pub(super) fn link_up(
+    pub(super) fn on_link_up(
         &mut self,
         at: LinkRef,
         configured: Option<Eid>,
@@ -156,7 +156,7 @@ impl Links {
     }
 
     /// Removes a link.
-    pub(super) fn link_down(&mut self, at: LinkRef) -> Option<Down> {
+    pub(super) fn on_link_down(&mut self, at: LinkRef) -> Option<Down> {
         self.ending.remove(&at);
         let Link { node, sending, .. } = self.by_ref.remove(&at)?;
         let bundles = sending.bundles.into_iter();
@@ -206,7 +206,7 @@ impl Links {
             let Some(link) = self.by_ref.get(at) else { continue };
             self.ending.insert(*at);
             let queue = link.node.as_ref().and_then(|node| self.queues.get(node));
-            self.again.extend(queue.into_iter().flatten().map(|(_, number)| *number));
+            self.to_reroute.extend(queue.into_iter().flatten().map(|(_, number)| *number));
         }
     }
 
@@ -222,7 +222,7 @@ impl Links {
     }
 
     /// Whether no link to a neighbour is up, or only one that is about to end.
-    pub(super) fn is_idle(&self, node: &Eid) -> bool {
+    pub(super) fn is_unreachable(&self, node: &Eid) -> bool {
         !self.up().any(|(at, other)| other == Some(node) && !self.ending.contains(&at))
     }
 
@@ -236,7 +236,7 @@ impl Links {
     pub(super) fn free_links(&self, now: Time, node: &Eid) -> Vec<(LinkRef, u64)> {
         let free = self.by_ref.iter().filter_map(|(at, link)| {
             let up = link.up.as_ref().filter(|_| link.node.as_ref() == Some(node))?;
-            let is_free = link.rests.is_none_or(|(until, _)| until <= now);
+            let is_free = link.back_off.is_none_or(|(until, _)| until <= now);
             (is_free && link.sending.has_room(up)).then_some((*at, up.bundle_max))
         });
         free.collect()
@@ -271,15 +271,15 @@ impl Links {
     }
 
     /// Has the bundles queued for a neighbour routed again.
-    pub(super) fn queue_again(&mut self, node: &Eid) {
+    pub(super) fn mark_queued(&mut self, node: &Eid) {
         let queue = self.queues.get(node).into_iter().flatten();
-        self.again.extend(queue.map(|(_, number)| *number));
+        self.to_reroute.extend(queue.map(|(_, number)| *number));
     }
 
     /// Has the bundles without a route routed again.
-    pub(super) fn wait_again(&mut self) {
+    pub(super) fn mark_waiting(&mut self) {
         self.has_spare_volume = false;
-        self.again.extend(&self.waiting);
+        self.to_reroute.extend(&self.waiting);
     }
 
     /// Records that a neighbour does not take a bundle in its current session.
@@ -299,8 +299,8 @@ impl Links {
     }
 
     /// Begins or ends a session of a neighbour: declined bundles may be offered once more.
-    pub(super) fn offer_again(&mut self, node: &Eid) {
-        self.again.extend(self.declined.remove(node).unwrap_or_default());
+    pub(super) fn mark_declined(&mut self, node: &Eid) {
+        self.to_reroute.extend(self.declined.remove(node).unwrap_or_default());
     }
 
     /// Records whether a neighbour is down after a failure. Returns whether that is a change.
@@ -309,7 +309,7 @@ impl Links {
     }
 
     /// Bundles in transit over a link that have at least so many bytes.
-    pub(super) fn long_ones(&self, at: LinkRef, bytes: u64) -> usize {
+    pub(super) fn count_at_least(&self, at: LinkRef, bytes: u64) -> usize {
         let sending = self.by_ref.get(&at).map(|link| &link.sending.bundles);
         sending.map_or(0, |of| of.values().filter(|(_, len)| *len >= bytes).count())
     }
@@ -322,7 +322,7 @@ impl Links {
     /// Removes a bundle that is gone.
     pub(super) fn forget(&mut self, number: u64) {
         self.waiting.remove(&number);
-        self.again.remove(&number);
+        self.to_reroute.remove(&number);
         self.declined.retain(|_, numbers| {
             numbers.remove(&number);
             !numbers.is_empty()
@@ -372,41 +372,42 @@ impl Links {
 
     /// Starts the back-off of a neighbour if the result of a transmission calls for it; returns
     /// whether it does.
-    pub(super) fn rest(&mut self, now: Time, at: LinkRef, result: Receipt) -> bool {
+    pub(super) fn update_back_off(&mut self, now: Time, at: LinkRef, result: Receipt) -> bool {
         let Some(link) = self.by_ref.get_mut(&at) else { return false };
         match result {
             Receipt::Accepted => {
-                link.rests = None;
+                link.back_off = None;
                 false
             }
             Receipt::Declined => false,
             Receipt::NoRoom => {
-                let long = link.rests.map_or(REST, |(_, long)| (2 * long).min(REST_MAX));
-                link.rests = Some((now + long, long));
+                let long = link.back_off.map_or(BACK_OFF, |(_, long)| (2 * long).min(BACK_OFF_MAX));
+                link.back_off = Some((now + long, long));
                 true
             }
             // A layer whose link breaks reports that next. Until then it would fail every bundle at
             // once, without end.
             Receipt::Failed => {
-                link.rests = Some((now + REST, link.rests.map_or(REST, |(_, long)| long)));
+                link.back_off =
+                    Some((now + BACK_OFF, link.back_off.map_or(BACK_OFF, |(_, long)| long)));
                 true
             }
         }
     }
 
     /// Ends the back-off of neighbours whose time has come.
-    pub(super) fn rested(&mut self, now: Time) {
-        let waits = |link: &&mut Link| link.rests.is_some_and(|(until, _)| until <= now);
+    pub(super) fn end_back_offs(&mut self, now: Time) {
+        let waits = |link: &&mut Link| link.back_off.is_some_and(|(until, _)| until <= now);
         for link in self.by_ref.values_mut().filter(waits) {
             // The length stays, because an immediate refusal is not the first.
-            let long = link.rests.map_or(REST, |(_, long)| long);
-            link.rests = Some((Time::ZERO, long));
+            let long = link.back_off.map_or(BACK_OFF, |(_, long)| long);
+            link.back_off = Some((Time::ZERO, long));
         }
     }
 
     /// End of the next back-off.
-    pub(super) fn rests_until(&self) -> Option<Time> {
-        let until = self.by_ref.values().filter_map(|link| link.rests);
+    pub(super) fn back_off_ends(&self) -> Option<Time> {
+        let until = self.by_ref.values().filter_map(|link| link.back_off);
         until.map(|(until, _)| until).filter(|until| *until > Time::ZERO).min()
     }
 
@@ -478,14 +479,14 @@ impl Planned {
     }
 
     /// Whether the plan has contacts with a neighbour, but no current one.
-    pub(super) fn is_over(&self, of: &Eid) -> bool {
+    pub(super) fn is_between_contacts(&self, of: &Eid) -> bool {
         let is_planned = of.ipn_node().is_some_and(|node| self.neighbours.contains(&node));
         is_planned && !self.has_contact(of)
     }
 
     /// Compares the plan with the contacts known so far. `is_up` returns whether a neighbour is
     /// reached, `timeout` is the longest wait for that.
-    pub(super) fn look(
+    pub(super) fn advance(
         &mut self,
         now: Time,
         router: &Router,
@@ -580,11 +581,11 @@ fn excluded(links: &Links, held: &Held) -> BTreeSet<u64> {
 /// other bundle is queued for it, so no promised volume is lost.
 fn unplanned(now: Time, links: &Links, held: &Held) -> Option<Hop> {
     let node = held.destination().node();
-    let is_idle = links.queue(&node).next().is_none()
+    let is_free = links.queue(&node).next().is_none()
         && !links.free_links(now, &node).is_empty()
         && !links.has_declined(&node, held.number)
         && held.from.as_ref() != Some(&node);
-    is_idle.then_some(Hop { node, route: None })
+    is_free.then_some(Hop { node, route: None })
 }
 
 /// The destination itself if it announced itself and its link is up, for a bundle without another

@@ -45,8 +45,8 @@ pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
 use self::admission::{
-    Admission, Denial, RECEPTION, Rejection, Reply, Secured, Step, fault_of_six, is_to_be_secured,
-    note_copy,
+    Admission, Consequence, Denial, RECEPTION, Rejection, Reply, Secured, fault_in_version_six,
+    is_to_be_secured, note_copy,
 };
 use self::config::millis;
 use self::custody::Custodian;
@@ -75,11 +75,11 @@ enum Alarm {
     /// A contact of the plan begins, ends or is missed.
     Contact,
     /// Bundles without a route are routed again.
-    Dispatch,
+    Reroute,
     /// More of the bundles that are routed again have their turn.
     Turn,
     /// End of the back-off of a neighbour without room, or of a failed layer.
-    Rest,
+    BackOff,
     /// End of the back-off after the store had no room for a reassembled bundle.
     Join,
     /// End of the back-off after the store did not record discarded bundles.
@@ -133,10 +133,10 @@ impl Agent {
         let link_ref = |link| LinkRef { layer, link };
         match event {
             Event::Up { link, neighbour } => {
-                self.forwarder.link_up(core, now, link_ref(link), neighbour);
+                self.forwarder.on_link_up(core, now, link_ref(link), neighbour);
             }
             Event::Down { link, why } => {
-                self.forwarder.link_down(core, now, link_ref(link), why);
+                self.forwarder.on_link_down(core, now, link_ref(link), why);
             }
             Event::Begins { link, transfer, bytes } => {
                 self.reception.on_begin(
@@ -214,7 +214,7 @@ impl Agent {
                 Secured::Passed(number, intake, payload) => {
                     self.reception.begin_under(core, number, intake, &payload)
                 }
-                Secured::Read(number, intake) => self.reception.read(core, number, intake),
+                Secured::NeedsPayload(number, intake) => self.reception.read(core, number, intake),
                 Secured::Rejected(held, rejection) => {
                     self.reject(now, giver, &held, rejection);
                     return self.join_refused(now, held.number);
@@ -227,16 +227,17 @@ impl Agent {
     fn admit(&mut self, now: Time, giver: Giver, mut held: Box<Held>) {
         let core = &mut self.core;
         match self.admission.judge(core, &self.forwarder, now, &mut held, giver) {
-            Ok(steps) => {
-                self.carry_out(now, &held, steps);
+            Ok(consequences) => {
+                self.carry_out(now, &held, consequences);
                 self.store(now, giver, held);
             }
             Err(Denial::Duplicate) => {
                 let signals = self.custodian.signal_redundant(core, now, &held);
                 self.send_records(now, signals);
                 let reply = note_copy(&mut self.core, &held);
-                let steps = if reply == Reply::NotNeeded { vec![RECEPTION] } else { Vec::new() };
-                self.reject(now, giver, &held, Rejection { reply: Some(reply), steps });
+                let consequences =
+                    if reply == Reply::NotNeeded { vec![RECEPTION] } else { Vec::new() };
+                self.reject(now, giver, &held, Rejection { reply: Some(reply), consequences });
             }
             Err(Denial::Rejected(rejection)) => self.reject(now, giver, &held, rejection),
         }
@@ -244,34 +245,34 @@ impl Agent {
 
     /// Ends a bundle that is not accepted.
     fn reject(&mut self, now: Time, giver: Giver, held: &Held, rejection: Rejection) {
-        self.carry_out(now, held, rejection.steps);
-        self.core.leave_content(held);
+        self.carry_out(now, held, rejection.consequences);
+        self.core.delete_own_file(held);
         if let Some(reply) = rejection.reply {
             self.reception.reply(&mut self.core, giver, Some(held.id()), reply);
         }
     }
 
     /// Carries out the consequences of a decision about a bundle.
-    fn carry_out(&mut self, now: Time, held: &Held, steps: Vec<Step>) {
-        for step in steps {
+    fn carry_out(&mut self, now: Time, held: &Held, consequences: Vec<Consequence>) {
+        for step in consequences {
             match step {
-                Step::Report(flag, reason) => {
+                Consequence::Report(flag, reason) => {
                     if held.requests(flag) {
                         self.report(now, held, flag, reason);
                     }
                 }
-                Step::ReportBlock => {
+                Consequence::ReportBlock => {
                     let (flag, reason) = (BundleFlags::REPORT_RECEPTION, Reason::BlockUnsupported);
                     self.report(now, held, flag, reason);
                 }
-                Step::Note(rule, reason) => {
+                Consequence::IndicateDiscard(rule, reason) => {
                     if let Some(count) = self.core.discards.count(now, rule, reason) {
                         let (id, by) = (held.id(), held.arrival.by.clone());
                         let discarded = Indication::Discarded { id, by, rule, reason, count };
                         self.core.user.indicate(discarded);
                     }
                 }
-                Step::Deleted(reason) => {
+                Consequence::Deleted(reason) => {
                     self.core.user.indicate(Indication::Deleted { id: held.id(), reason });
                 }
             }
@@ -300,7 +301,7 @@ impl Agent {
         peaks.bundles_peak = peaks.bundles_peak.max(stock.bundles.len());
         peaks.bytes_peak = peaks.bytes_peak.max(stock.bytes);
         core.arm_expiry();
-        core.watch_clocks(now);
+        core.arm_clock_record(now);
         if is_safe {
             self.on_safe(now, number, &[giver]);
         }
@@ -310,7 +311,7 @@ impl Agent {
     /// never arrived.
     fn on_stored(&mut self, now: Time, number: u64, result: EffectResult) {
         let givers = self.admission.givers.remove(&number).unwrap_or_default();
-        let Err(error) = self.core.stock.store.put_done(number, result) else {
+        let Err(error) = self.core.stock.store.on_put_done(number, result) else {
             self.core.statistics.stored += 1;
             return self.on_safe(now, number, &givers);
         };
@@ -376,25 +377,25 @@ impl Agent {
             self.custodian.await_custody(core, now, sent.number);
             self.report_held(now, sent.number, BundleFlags::REPORT_FORWARDING);
             self.core.user.indicate(Indication::Forwarded { id, to });
-            self.settle(sent.number);
+            self.discard_if_done(sent.number);
         }
         self.forwarder.proceed(&mut self.core, now, node);
     }
 
     /// Lets a bundle go if no processing of it is left.
-    fn settle(&mut self, number: u64) {
+    fn discard_if_done(&mut self, number: u64) {
         if self.core.stock.get(number).is_some_and(Held::is_done) {
-            self.let_go(number);
+            self.discard(number);
         }
     }
 
     /// Removes a bundle; remembers it until it expires.
-    fn let_go(&mut self, number: u64) {
+    fn discard(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
         let config = &self.core.config;
         // Other copies may arrive.
-        let is_here = config.routing.is_copying();
-        let left = if is_here { Left::Here } else { held.left(&config.limits.head) };
+        let is_copying = config.routing.is_copying();
+        let left = if is_copying { Left::Here } else { held.left(&config.limits.head) };
         self.core.remember(&held, &left);
     }
 
@@ -403,7 +404,7 @@ impl Agent {
         let core = &mut self.core;
         let held = core.remove(number)?;
         if let Some(joining) = self.admission.joins.leave(core, &held) {
-            self.reception.drop(core, joining);
+            self.reception.discard(core, joining);
         }
         self.custodian.forget(&held);
         self.forwarder.forget(core, &held);
@@ -429,7 +430,7 @@ impl Agent {
             self.report(now, &held, flag, reason);
         }
         self.core.user.indicate(Indication::Deleted { id, reason });
-        self.let_go(number);
+        self.discard(number);
     }
 
     fn expire(&mut self, now: Time) {
@@ -474,7 +475,7 @@ impl Agent {
             return;
         }
         if let Ok(head) = request.head(core, now)
-            && fault_of_six(core, &head, true).is_none()
+            && fault_in_version_six(core, &head, true).is_none()
         {
             self.begin(now, Giver::Agent, head, request.payload, false);
         }
@@ -486,26 +487,26 @@ impl Agent {
         self.receive(now, received);
     }
 
-    fn effect_done(&mut self, now: Time, job: &Job, result: EffectResult) {
+    fn on_effect_done(&mut self, now: Time, job: &Job, result: EffectResult) {
         let core = &mut self.core;
         let store = &mut core.stock.store;
         match *job {
-            Job::Load | Job::List => self.found(now, job, result),
+            Job::Load | Job::List => self.on_loaded(now, job, result),
             Job::Intake { number, step } => {
                 let received = self.reception.on_effect(core, number, step, result);
                 self.receive(now, received);
             }
-            Job::Sum { tag } => self.forwarder.summed(core, now, tag, result),
+            Job::Crc { tag } => self.forwarder.on_crc_read(core, now, tag, result),
             Job::Payload { number } => {
                 store.unstored.extend(result.err().map(|error| (number, error)));
             }
             Job::Put { number } => self.on_stored(now, number, result),
             Job::Gone { number } => {
-                if let Err(error) = store.gone_effect_done(number, result) {
+                if let Err(error) = store.on_gone_effect_done(number, result) {
                     core.on_unrecorded(now, error);
                 }
             }
-            Job::Empty { number } => store.emptied(number, &result),
+            Job::Empty { number } => store.on_emptied(number, &result),
             Job::Used => {
                 if result.is_err() {
                     core.stock.assigned.on_unrecorded();
@@ -523,7 +524,7 @@ impl Engine for Agent {
         match input {
             Input::Done(ticket, result) => {
                 if let Some(job) = self.core.stock.store.effects.take(ticket) {
-                    self.effect_done(now, &job, result);
+                    self.on_effect_done(now, &job, result);
                 }
             }
             // An agent has no paths.
@@ -536,19 +537,19 @@ impl Engine for Agent {
             match alarm {
                 Alarm::Expiry => self.expire(now),
                 Alarm::Gone => self.core.forget_gone(now),
-                Alarm::Contact => self.forwarder.contacts(&mut self.core, now),
-                Alarm::Dispatch => self.forwarder.dispatch_waiting(&mut self.core, now),
-                Alarm::Turn => self.forwarder.dispatch_again(&mut self.core, now),
-                Alarm::Rest => self.forwarder.rested(&mut self.core, now),
+                Alarm::Contact => self.forwarder.update_contacts(&mut self.core, now),
+                Alarm::Reroute => self.forwarder.reroute_waiting(&mut self.core, now),
+                Alarm::Turn => self.forwarder.reroute_marked(&mut self.core, now),
+                Alarm::BackOff => self.forwarder.on_back_off_end(&mut self.core, now),
                 Alarm::Join => self.join_others(now),
                 Alarm::Record => self.core.stock.store.record_refused(),
                 Alarm::Custody => {
-                    for number in self.custodian.due_bundles(&mut self.core, now) {
+                    for number in self.custodian.take_due_bundles(&mut self.core, now) {
                         self.forwarder.route(&mut self.core, now, number);
                     }
                 }
                 Alarm::Signals => {
-                    let signals = self.custodian.due_signals(&mut self.core);
+                    let signals = self.custodian.take_due_signals(&mut self.core);
                     self.send_records(now, signals);
                 }
                 Alarm::Clocks => self.core.note_clocks(now),

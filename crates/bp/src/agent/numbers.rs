@@ -9,8 +9,8 @@ use crate::codec::bp7::CreationTimestamp;
 
 /// Milliseconds that a record is ahead of creation times, so that few are written.
 const AHEAD_MS: u64 = 60_000;
-/// Sequence numbers of a run at times that earlier runs may have used.
-const PER_RUN: u32 = 32;
+/// Bits of a sequence number within a run, at times that earlier runs may have used.
+const RUN_BITS: u32 = 32;
 
 /// Creation times that were used, as recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Numbers {
         let record = (is_new || !self.is_recorded).then_some(self.used);
         self.is_recorded = true;
         let sequence = if time_ms <= self.earlier_ms {
-            sequence.saturating_add(self.used.run << PER_RUN)
+            sequence.saturating_add(self.used.run << RUN_BITS)
         } else {
             sequence
         };
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(numbers.create(0).0.sequence, 10);
         numbers.resume(Used { until_ms: 100, run: 3 });
         let (made, record) = numbers.create(100);
-        assert_eq!((made.sequence, record), (4 << PER_RUN, Some(Used { until_ms: 100, run: 4 })));
+        assert_eq!((made.sequence, record), (4 << RUN_BITS, Some(Used { until_ms: 100, run: 4 })));
         assert_eq!(numbers.create(101).0.sequence, 0);
     }
 }

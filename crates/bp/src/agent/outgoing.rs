@@ -43,7 +43,7 @@ pub(super) enum Unfit {
 
 /// Part of a file whose CRC is computed before transmission.
 #[derive(Debug)]
-pub(super) struct Summing {
+pub(super) struct CrcInProgress {
     sent: Transmission,
     head: Head,
     check: Check,
@@ -57,7 +57,7 @@ pub(super) struct Summing {
 /// Parts of files that are sent once their CRC is computed.
 #[derive(Debug, Default)]
 pub(super) struct Loader {
-    summing: BTreeMap<Tag, Summing>,
+    in_progress: BTreeMap<Tag, CrcInProgress>,
 }
 
 impl Loader {
@@ -71,7 +71,7 @@ impl Loader {
         let Some(held) = core.stock.get(sent.number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());
-            return hand_over(core, sent, &head, payload, tail);
+            return command_send(core, sent, &head, payload, tail);
         };
         let payload = part_of(&held.payload, start, end - start);
         let is_last = end == held.payload.len();
@@ -82,51 +82,56 @@ impl Loader {
             {
                 let bytes = (*len <= PIECE).then(BytesMut::new);
                 let name = name.clone();
-                let summing =
-                    Summing { sent, head, check, part: payload, file: None, read: 0, bytes };
-                self.summing.insert(sent.tag, summing);
-                core.stock.store.effects.open(Job::Sum { tag: sent.tag }, name, OpenMode::Read);
+                let in_progress =
+                    CrcInProgress { sent, head, check, part: payload, file: None, read: 0, bytes };
+                self.in_progress.insert(sent.tag, in_progress);
+                core.stock.store.effects.open(Job::Crc { tag: sent.tag }, name, OpenMode::Read);
             }
             (Content::File { .. } | Content::Bytes(_), Head::Six(_) | Head::Seven(_)) => {
                 if let Content::Bytes(bytes) = &payload {
                     check.update(bytes);
                 }
                 let blocks = if is_last { held.tail.to_vec() } else { Vec::new() };
-                hand_over(core, sent, &head, payload, check.tail(blocks));
+                command_send(core, sent, &head, payload, check.tail(blocks));
             }
         }
     }
 
-    /// Handles an opened file of an outgoing part, or a piece read from it. Returns the link and
-    /// the number of the bundle if that failed.
-    pub(super) fn summed(
+    /// Handles an opened file of an outgoing part, or a piece read from it. Returns the
+    /// transmission if that failed.
+    pub(super) fn on_crc_read(
         &mut self,
         core: &mut Core,
         tag: Tag,
         result: EffectResult,
     ) -> Option<Transmission> {
-        let mut summing = self.summing.remove(&tag)?;
-        let of = core.stock.get(summing.sent.number);
-        let is_wanted = of.is_some_and(|held| held.sending.contains_key(&summing.sent.key()));
-        let Content::File { offset, len, .. } = summing.part else { return None };
+        let mut in_progress = self.in_progress.remove(&tag)?;
+        let of = core.stock.get(in_progress.sent.number);
+        let is_wanted = of.is_some_and(|held| held.sending.contains_key(&in_progress.sent.key()));
+        let Content::File { offset, len, .. } = in_progress.part else { return None };
         let mut has_failed = false;
         match result {
-            Ok(Completion::Opened { file, .. }) => summing.file = Some(file),
+            Ok(Completion::Opened { file, .. }) => in_progress.file = Some(file),
             Ok(Completion::Read(bytes)) => {
                 has_failed = bytes.is_empty();
-                summing.check.update(&bytes);
-                summing.read += bytes.len() as u64;
-                if let Some(all) = &mut summing.bytes {
+                in_progress.check.update(&bytes);
+                in_progress.read += bytes.len() as u64;
+                if let Some(all) = &mut in_progress.bytes {
                     all.extend_from_slice(&bytes);
                 }
             }
             Ok(_) | Err(_) => has_failed = true,
         }
-        let left = len.saturating_sub(summing.read);
-        if let Some(file) = summing.file {
+        let left = len.saturating_sub(in_progress.read);
+        if let Some(file) = in_progress.file {
             if is_wanted && !has_failed && left > 0 {
-                core.stock.store.effects.read(Job::Sum { tag }, file, offset + summing.read, left);
-                self.summing.insert(tag, summing);
+                core.stock.store.effects.read(
+                    Job::Crc { tag },
+                    file,
+                    offset + in_progress.read,
+                    left,
+                );
+                self.in_progress.insert(tag, in_progress);
                 return None;
             }
             core.stock.store.effects.close(file);
@@ -134,12 +139,12 @@ impl Loader {
         if !is_wanted {
             return None;
         }
-        let Summing { sent, head, check, part, bytes, .. } = summing;
+        let CrcInProgress { sent, head, check, part, bytes, .. } = in_progress;
         if has_failed {
             return Some(sent);
         }
         let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));
-        hand_over(core, sent, &head, part, check.tail(Vec::new()));
+        command_send(core, sent, &head, part, check.tail(Vec::new()));
         None
     }
 }
@@ -183,7 +188,7 @@ pub(super) fn load(
     let (start, end) = held.gap(core.config.routing.copy_for(node)).ok_or(Unfit::NotNow)?;
     // A number stands for the whole bundle: parts are signalled by their names.
     let head = held.head.departing(&Departure { custody: None, ..departure });
-    let part = |end| head.of_part(start, end).map_err(|_| Unfit::TooLong);
+    let part = |end| head.cut_fragment(start, end).map_err(|_| Unfit::TooLong);
     // The shorter the part, the shorter the numbers in the head.
     let whole = part(end)?;
     let room = most.checked_sub(whole.encoded_len() as u64 + tail).ok_or(Unfit::TooLong)?;
@@ -215,7 +220,7 @@ fn share(routing: &Routing, held: &Held, node: &Eid) -> Option<u32> {
     }
 }
 
-fn hand_over(core: &mut Core, sent: Transmission, head: &Head, payload: Content, tail: Bytes) {
+fn command_send(core: &mut Core, sent: Transmission, head: &Head, payload: Content, tail: Bytes) {
     let head = head.encode().into();
     let mut bundle = Outgoing { head, payload, tail, reliable: true, identity: None };
     if core.config.persistent && bundle.payload.len() > ALWAYS_WHOLE {

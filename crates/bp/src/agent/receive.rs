@@ -110,7 +110,7 @@ impl Reception {
         if !core.stock.is_ready || is_full || !core.check_share(&account, bytes) {
             return self.reply(core, giver, None, Reply::Refused(Refusal::NoResources));
         }
-        let number = core.number();
+        let number = core.allocate_number();
         core.stock.shares.begin(number, account, bytes);
         self.transfers.insert((at.layer, transfer), number);
         let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
@@ -193,7 +193,7 @@ impl Reception {
         if keep && self.intakes.get_mut(&number).is_some_and(|intake| intake.cut()) {
             return self.finish_if_written(core, number);
         }
-        self.drop(core, number);
+        self.discard(core, number);
         None
     }
 
@@ -206,7 +206,7 @@ impl Reception {
         payload: Content,
         owns: bool,
     ) -> Option<Arrived> {
-        let number = core.number();
+        let number = core.allocate_number();
         match payload {
             Content::Bytes(bytes) => {
                 let intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
@@ -304,7 +304,7 @@ impl Reception {
         core.stock.shares.end(number);
         let intake = self.intakes.get(&number)?;
         let (giver, id) = (intake.giver, intake.id());
-        self.drop(core, number);
+        self.discard(core, number);
         self.reply(core, giver, id, Reply::Refused(why));
         Some(giver)
     }
@@ -450,7 +450,7 @@ impl Reception {
             (Storing::Open, Completion::Opened { file, .. }) => self.opened(core, number, file),
             (Storing::Write { bytes }, _) => self.written(core, number, bytes),
             (Storing::Sync, _) => self.finish(core, number),
-            (Storing::Part, completion) => self.part_done(core, number, completion),
+            (Storing::Part, completion) => self.on_part_done(core, number, completion),
             (Storing::Open, _) => None,
         }
     }
@@ -532,7 +532,7 @@ impl Reception {
     }
 
     /// Handles an opened file of a part, or a piece read from it.
-    fn part_done(
+    fn on_part_done(
         &mut self,
         core: &mut Core,
         number: u64,
@@ -573,9 +573,9 @@ impl Reception {
     }
 
     /// Discards a partly received bundle, and its file.
-    pub(super) fn drop(&mut self, core: &mut Core, number: u64) {
+    pub(super) fn discard(&mut self, core: &mut Core, number: u64) {
         let Some(intake) = self.remove(core, number) else { return };
-        for name in intake.read_from.iter().chain(intake.leaves()) {
+        for name in intake.read_from.iter().chain(intake.file_to_delete()) {
             core.stock.store.delete(name.clone());
         }
         core.user.limit_left(Limit::Incoming);
@@ -601,7 +601,7 @@ impl Reception {
         let (giver, id) = (intake.giver, intake.id());
         let Some((head, tail)) = intake.finish(&core.config.limits.head) else {
             core.statistics.malformed += 1;
-            if let Some(name) = intake.leaves() {
+            if let Some(name) = intake.file_to_delete() {
                 core.stock.store.delete(name.clone());
             }
             self.reply(core, giver, id, Reply::Refused(Refusal::NotAcceptable));

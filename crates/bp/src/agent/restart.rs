@@ -30,7 +30,7 @@ impl Agent {
     ///
     /// The list of files is requested and completed first, or when the records are known: files
     /// without a record are useless either way.
-    pub(super) fn found(&mut self, now: Time, job: &Job, result: EffectResult) {
+    pub(super) fn on_loaded(&mut self, now: Time, job: &Job, result: EffectResult) {
         match (job, result) {
             (Job::List, Ok(Completion::Listing(entries))) => {
                 let files = entries.into_iter().filter_map(|entry| match entry.kind {
@@ -40,7 +40,7 @@ impl Agent {
                 self.restart.files.extend(files.filter(|(name, _)| Store::is_working_file(name)));
             }
             (_, Ok(Completion::Records(records))) => {
-                self.resume(now, &records);
+                self.restore_clock(now, &records);
                 let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
                 let mut payloads = self.payloads(&records);
                 for (key, value) in records {
@@ -86,7 +86,7 @@ impl Agent {
             _ => self.restart.has_records = true,
         }
         if self.restart.has_files && self.restart.has_records {
-            self.begin_again(now);
+            self.finish_recovery(now);
         }
     }
 
@@ -103,7 +103,7 @@ impl Agent {
     }
 
     /// Sets the clock of records, to which the times in all others refer, and the secret.
-    fn resume(&mut self, now: Time, records: &[(String, Bytes)]) {
+    fn restore_clock(&mut self, now: Time, records: &[(String, Bytes)]) {
         let Stock { store, life, .. } = &mut self.core.stock;
         if let Some(Record::Clocks(before)) = found_in(records, &store.clocks_key()) {
             let numbers = records.iter().filter_map(|(key, _)| store.number(key));
@@ -146,7 +146,7 @@ impl Agent {
     }
 
     /// Drops a bundle whose file was removed by another program.
-    fn store_lost(&mut self, number: u64) {
+    fn on_store_lost(&mut self, number: u64) {
         if let Some(held) = self.forget(number) {
             self.core.forget_request(number);
             self.core.stock.store.remove(number);
@@ -156,7 +156,7 @@ impl Agent {
         }
     }
 
-    fn begin_again(&mut self, now: Time) {
+    fn finish_recovery(&mut self, now: Time) {
         self.core.stock.is_ready = true;
         let mut files: BTreeMap<FileName, u64> = BTreeMap::new();
         for (name, len) in std::mem::take(&mut self.restart.files) {
@@ -175,12 +175,12 @@ impl Agent {
                 None => {}
             }
         }
-        lost.into_iter().for_each(|number| self.store_lost(number));
+        lost.into_iter().for_each(|number| self.on_store_lost(number));
         // The disk was too full to record their end, but their files were emptied.
-        gone.into_iter().for_each(|number| self.let_go(number));
+        gone.into_iter().for_each(|number| self.discard(number));
         files.into_keys().for_each(|name| self.core.stock.store.delete(name));
         // Before bundles wait, which would be routed once more.
-        self.forwarder.contacts(&mut self.core, now);
+        self.forwarder.update_contacts(&mut self.core, now);
         for number in self.core.stock.numbers(..) {
             self.dispatch(now, number);
         }

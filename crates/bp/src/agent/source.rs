@@ -89,7 +89,11 @@ impl SendRequest {
     }
 
     /// Request to send an administrative record of version 6, if it can be encoded.
-    pub(super) fn six(to: &Eid, lifetime_ms: u64, record: &RecordSix) -> Option<Self> {
+    pub(super) fn version_six_record(
+        to: &Eid,
+        lifetime_ms: u64,
+        record: &RecordSix,
+    ) -> Option<Self> {
         Some(Self::record(Version::Six, to, lifetime_ms, record.to_vec().ok()?))
     }
 
@@ -271,7 +275,7 @@ pub(super) fn status_report(
             AdministrativeRecord::StatusReport(report).to_vec()
         }
         Head::Six(six) => {
-            let time = core.clock().time_six(now);
+            let time = core.clock().version_six_time(now);
             let status = |of| (of == flag).then_some(time);
             let report = bp6::StatusReport {
                 subject: Subject { source, creation: six.primary().creation, fragment },
@@ -294,7 +298,7 @@ pub(super) fn status_report(
 }
 
 /// A version 6 report as one of version 7.
-pub(super) fn of_six(report: &bp6::StatusReport) -> StatusReport {
+pub(super) fn report_from_version_six(report: &bp6::StatusReport) -> StatusReport {
     let status = |time: Option<DtnTime>| {
         time.map_or(Status::NotAsserted, |time| {
             let ms = time.seconds.saturating_mul(1000);

@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// Next number for a bundle, its file and its record.
-    pub(super) fn number(&mut self) -> u64 {
+    pub(super) fn allocate_number(&mut self) -> u64 {
         self.stock.assigned.next()
     }
 
@@ -281,7 +281,7 @@ impl Core {
             let record = Record::Gone { key: key.clone(), expires_ms, left: left.clone() };
             self.stock.store.put_gone(number, record.encode(), held.apart());
         } else {
-            self.leave_content(held);
+            self.delete_own_file(held);
         }
         let max = self.config.limits.gone;
         if let Some(oldest) = self.stock.gone.insert(max, key, number, left, held.expires) {
@@ -306,7 +306,7 @@ impl Core {
     }
 
     /// Deletes the file of a bundle that is not kept.
-    pub(super) fn leave_content(&mut self, held: &Held) {
+    pub(super) fn delete_own_file(&mut self, held: &Held) {
         if let Some(name) = held.own_file() {
             self.stock.store.delete(name.clone());
         }
@@ -317,7 +317,7 @@ impl Core {
         let request = RequestRecord { key, bundle, id };
         let mut record = 0;
         if self.config.persistent {
-            record = self.number();
+            record = self.allocate_number();
             let value = Record::Request(request.clone()).encode();
             self.stock.store.put(Job::Forget, record, value);
         }
@@ -374,7 +374,7 @@ impl Core {
     pub(super) fn on_unrecorded(&mut self, now: Time, error: EffectError) {
         if self.stock.store.refused.len() == 1 {
             self.user.indicate(Indication::StoreFailed(error));
-            let at = now + self.stock.store.rest();
+            let at = now + self.stock.store.next_back_off();
             self.timers.set(Alarm::Record, at, "a retry of unstored records");
         }
     }
@@ -389,11 +389,11 @@ impl Core {
         let clocks = Clocks { kept_ms: clock.kept_ms(now), boot, dtn_ms: clock.dtn_time(now) };
         self.stock.store.put_clocks(Record::Clocks(clocks).encode());
         self.stock.life.noted = Some(now);
-        self.watch_clocks(now);
+        self.arm_clock_record(now);
     }
 
-    /// Sees to the next record of the clocks. Where runs have no boot, the wall clock suffices.
-    pub(super) fn watch_clocks(&mut self, now: Time) {
+    /// Sets the timer of the next record of the clocks. Where runs have no boot, the wall clock suffices.
+    pub(super) fn arm_clock_record(&mut self, now: Time) {
         if !self.config.persistent || self.config.boot.is_none() || self.stock.bundles.is_empty() {
             return;
         }

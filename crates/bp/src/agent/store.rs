@@ -19,7 +19,7 @@ use super::clock::{Clock, Clocks};
 use super::gone::Left;
 use super::head::{Head, Key};
 use super::held::{Apart, Held, is_apart};
-use super::links::{REST, REST_MAX};
+use super::links::{BACK_OFF, BACK_OFF_MAX};
 use super::numbers::Used;
 use crate::codec::bp7::{Bounds, BundleId, CreationTimestamp, Eid};
 use crate::effects::Effects;
@@ -35,7 +35,7 @@ pub(super) enum Job {
     /// Stores an arriving bundle.
     Intake { number: u64, step: Storing },
     /// Opens or reads the file of an outgoing part.
-    Sum { tag: Tag },
+    Crc { tag: Tag },
     /// Stores the payload of a bundle.
     Payload { number: u64 },
     /// Stores the record of a bundle.
@@ -115,7 +115,7 @@ pub(super) struct Store {
     /// Bundles whose payloads the store refused, until the result of their records is known.
     pub(super) unstored: BTreeMap<u64, EffectError>,
     /// Back-off after the next refusal.
-    rest: Duration,
+    back_off: Duration,
     secret: Secret,
 }
 
@@ -127,7 +127,7 @@ impl Store {
             going: BTreeMap::new(),
             refused: BTreeSet::new(),
             unstored: BTreeMap::new(),
-            rest: REST,
+            back_off: BACK_OFF,
             secret: Secret { value: secret, is_recorded: false },
         }
     }
@@ -229,7 +229,7 @@ impl Store {
 
     /// Result of the record of a bundle, with that of its payload. Without the payload, the record
     /// is removed again.
-    pub(super) fn put_done(
+    pub(super) fn on_put_done(
         &mut self,
         number: u64,
         result: EffectResult,
@@ -321,7 +321,7 @@ impl Store {
     ///
     /// A disk may be too full for the record that would free the bundle's file. The file is then
     /// emptied first, which shows a restart that the bundle was discarded.
-    pub(super) fn gone_effect_done(
+    pub(super) fn on_gone_effect_done(
         &mut self,
         number: u64,
         result: EffectResult,
@@ -331,7 +331,7 @@ impl Store {
             (Ok(_), payload) => {
                 self.going.remove(&number);
                 self.refused.remove(&number);
-                self.rest = REST;
+                self.back_off = BACK_OFF;
                 self.delete_payload(number, payload);
                 Ok(())
             }
@@ -348,16 +348,16 @@ impl Store {
     }
 
     /// Handles the result of emptying the file of a discarded bundle.
-    pub(super) fn emptied(&mut self, number: u64, result: &EffectResult) {
+    pub(super) fn on_emptied(&mut self, number: u64, result: &EffectResult) {
         self.effects.close_orphan(result);
         self.record_gone(number);
     }
 
     /// Back-off after a refused record: twice the previous one.
-    pub(super) fn rest(&mut self) -> Duration {
-        let rest = self.rest;
-        self.rest = (2 * rest).min(REST_MAX);
-        rest
+    pub(super) fn next_back_off(&mut self) -> Duration {
+        let back_off = self.back_off;
+        self.back_off = (2 * back_off).min(BACK_OFF_MAX);
+        back_off
     }
 
     /// Retries the records that the store refused.

@@ -43,7 +43,7 @@ impl Users {
 
     /// Takes the bundle that waited longest, if the endpoint is registered and has fewer than
     /// `most` unconfirmed deliveries.
-    pub(super) fn hand_over(&mut self, endpoint: &Eid, most: usize) -> Option<u64> {
+    pub(super) fn take_next(&mut self, endpoint: &Eid, most: usize) -> Option<u64> {
         let delivering = self.endpoints.get_mut(endpoint).filter(|it| it.len() < most)?;
         let undelivered = self.undelivered.get_mut(endpoint)?;
         let next = undelivered.pop_first();

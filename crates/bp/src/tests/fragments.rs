@@ -33,7 +33,7 @@ fn crossed(world: &World, from: usize) -> Vec<(u64, u64, u64)> {
     of.map(|(_, _, bytes)| fragment(bytes)).map(|(at, len, total)| (at, at + len, total)).collect()
 }
 
-fn is_empty(world: &World) {
+fn assert_empty(world: &World) {
     for (n, node) in world.nodes.iter().enumerate() {
         let statistics = node.agent.statistics();
         assert_eq!((statistics.bundles, statistics.bytes), (0, 0), "{n}");
@@ -71,7 +71,7 @@ fn bundles_too_long_for_a_neighbour_are_fragmented() {
                 send(&mut world, 0, request(version, 2, len));
                 world.settle();
                 assert_eq!(taken(&world, 2), [payload(len)], "{version:?} {persistent} {len}");
-                is_empty(&world);
+                assert_empty(&world);
                 for from in 0..2 {
                     let mut parts = crossed(&world, from);
                     parts.sort_unstable();
@@ -99,7 +99,7 @@ fn fragments_are_fragmented_for_the_next_neighbour() {
     send(&mut world, 0, request(Version::Seven, 2, 20_000));
     world.settle();
     assert_eq!(taken(&world, 2), [payload(20_000)]);
-    is_empty(&world);
+    assert_empty(&world);
     let longest = world.crossed.iter().filter(|(from, ..)| *from == 1).map(|(.., o)| o.len()).max();
     assert!(longest.is_some_and(|longest| longest <= 600), "{longest:?}");
 }
@@ -185,7 +185,7 @@ fn overlapping_and_contradictory_fragments_are_handled() {
     world.hand_in(1, 0, &fragment(40, 60, &[1; 20], Vec::new()));
     world.settle();
     assert_eq!(taken(&world, 1), [all]);
-    is_empty(&world);
+    assert_empty(&world);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn very_many_fragments_are_bounded() {
     assert!(world.nodes[1].indications.contains(&limit));
     // They are deleted when they expire.
     world.pass(secs(2000));
-    is_empty(&world);
+    assert_empty(&world);
     assert_eq!(world.nodes[1].agent.statistics().expired, 100);
 }
 
@@ -243,7 +243,7 @@ fn fragments_are_found_again_after_a_crash() {
         world.crash(1);
         world.settle();
         assert_eq!(taken(&world, 1).len(), 1);
-        is_empty(&world);
+        assert_empty(&world);
     }
 }
 
@@ -263,7 +263,7 @@ fn reassembly_waits_for_room() {
     world.nodes[1].disk.capacity = None;
     world.pass(secs(61));
     assert_eq!(taken(&world, 1), [all]);
-    is_empty(&world);
+    assert_empty(&world);
 }
 
 /// RFC 5050 §5.8: the part received before the link broke is a fragment, and only the rest is
@@ -289,7 +289,7 @@ fn bytes_received_before_a_break_are_not_retransmitted() {
         world.connect(0, 1);
         world.settle();
         assert_eq!(taken(&world, 1), [payload(len)]);
-        is_empty(&world);
+        assert_empty(&world);
         let again = world.crossed.last().map(|(.., bytes)| bytes.len()).unwrap();
         assert!(again < len / 2 + 200, "{again} of {len}");
     }
