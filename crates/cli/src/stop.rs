@@ -50,7 +50,7 @@ fn flag_of(requests: &[i32]) -> Result<Arc<AtomicBool>> {
     let listen = move || {
         let mut last = None;
         for signal in signals.forever() {
-            if !is_new(&mut last, signal, Instant::now()) {
+            if !record_signal(&mut last, signal, Instant::now()) {
                 continue;
             }
             if is_stopping.swap(true, Ordering::Relaxed) {
@@ -67,7 +67,7 @@ fn flag_of(requests: &[i32]) -> Result<Arc<AtomicBool>> {
 }
 
 /// Whether a signal is no echo of the `last` request, which it becomes then.
-fn is_new(last: &mut Option<(i32, Instant)>, signal: i32, now: Instant) -> bool {
+fn record_signal(last: &mut Option<(i32, Instant)>, signal: i32, now: Instant) -> bool {
     let is_echo = last.is_some_and(|(before, at)| before == signal && now - at < ECHO);
     // An echo does not prolong the time: repeated requests count.
     if !is_echo {
@@ -96,11 +96,11 @@ mod tests {
     fn echoes_are_no_requests_and_repetitions_are() {
         let now = Instant::now();
         let mut last = None;
-        assert!(is_new(&mut last, SIGINT, now));
-        assert!(!is_new(&mut last, SIGINT, now + ECHO / 2));
-        assert!(is_new(&mut last, SIGTERM, now + ECHO / 2));
-        assert!(!is_new(&mut last, SIGTERM, now + ECHO));
-        assert!(is_new(&mut last, SIGTERM, now + ECHO * 2));
+        assert!(record_signal(&mut last, SIGINT, now));
+        assert!(!record_signal(&mut last, SIGINT, now + ECHO / 2));
+        assert!(record_signal(&mut last, SIGTERM, now + ECHO / 2));
+        assert!(!record_signal(&mut last, SIGTERM, now + ECHO));
+        assert!(record_signal(&mut last, SIGTERM, now + ECHO * 2));
     }
 
     #[test]

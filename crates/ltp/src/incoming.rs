@@ -139,7 +139,7 @@ impl Node {
             self.slots.get(handle).filter(|it| it.base_of().seat.path != Some(from))
         {
             let (engine, remote) = (session.engine(), session.peer().remote.clone());
-            if !self.hears(engine, &remote, from) {
+            if !self.admit_path(engine, &remote, from) {
                 self.core.stats.stray += 1;
                 return false;
             }
@@ -227,7 +227,7 @@ impl Node {
 
     /// Whether segments of an engine are accepted on this path. Indicates once that an engine sends
     /// from an unexpected address.
-    pub(super) fn hears(&mut self, engine: u64, remote: &Remote, from: PathId) -> bool {
+    pub(super) fn admit_path(&mut self, engine: u64, remote: &Remote, from: PathId) -> bool {
         let may = may_speak(&self.core, remote, from);
         let is_elsewhere = remote.path.is_some_and(|path| path != from);
         if is_elsewhere && self.elsewhere.len() < ELSEWHERE_MAX && self.elsewhere.insert(engine) {
@@ -269,7 +269,7 @@ impl Node {
             return None;
         }
         let remote = self.core.config.remote(id.originator).clone();
-        if !self.hears(id.originator, &remote, from) {
+        if !self.admit_path(id.originator, &remote, from) {
             return None;
         }
         let paths = &self.core.shared.paths;

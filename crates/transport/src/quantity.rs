@@ -82,7 +82,7 @@ pub enum QuantityError {
         /// All units, for the message.
         units: String,
     },
-    /// Time without unit.
+    /// Duration of zero.
     #[error("{text:?} lasts no time; an outage is longer than 0 s")]
     NoTime {
         /// Text that was given.

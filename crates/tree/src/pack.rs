@@ -250,6 +250,6 @@ impl Window<'_> {
 
 // Several threads may read one pack.
 const _: () = {
-    const fn is_shared<T: Send + Sync>() {}
-    is_shared::<Pack>();
+    const fn assert_sync<T: Send + Sync>() {}
+    assert_sync::<Pack>();
 };

@@ -140,7 +140,7 @@ fn holds(label: &str, truth: &mut Truth<'_>, row: &Candidate) {
 }
 
 /// Fails if a number is below the bound, or belongs to a row that was not simulated.
-fn is_honest(label: &str, advice: &Advice) {
+fn assert_honest(label: &str, advice: &Advice) {
     for row in advice.ranking.iter().chain(&advice.dedicated) {
         let bound = row.bound_s.unwrap_or(f64::INFINITY);
         assert!(row.mean_s.is_none_or(|mean| mean >= bound), "{label}: {row:?}");
@@ -237,7 +237,7 @@ fn advice_matches_whole_file_runs() {
         question.budget.0 *= scale;
         let label = format!("seed {seed}: {question:?}");
         let found = advice(&question);
-        is_honest(&label, &found);
+        assert_honest(&label, &found);
         let packets = question.size.bytes() as f64 / 1400.0 * f64::from(question.receivers) * 1.5;
         let rows = (most / packets) as usize;
         if rows == 0 {
@@ -285,7 +285,7 @@ fn advice_matches_whole_file_runs() {
 /// the first row that was not simulated whole.
 fn compared(name: &str, question: &Question) -> Advice {
     let found = advice(question);
-    is_honest(name, &found);
+    assert_honest(name, &found);
     let mut truth = Truth::new(question);
     holds(name, &mut truth, &found.ranking[0]);
     found
@@ -337,7 +337,7 @@ fn a_file_beyond_memory_is_not_estimated_over_passes() {
     let nights: Vec<_> = (0..7).map(|n| (28_800.0 + day * f64::from(n), 57_600.0)).collect();
     let spec = LinkSpec { outages: outages(&nights), ..link(2_000_000, 600.0, 1e-4) };
     let found = advice(&question(spec, 8_000_000_000));
-    is_honest("8 GB in passes", &found);
+    assert_honest("8 GB in passes", &found);
     for row in &found.ranking {
         assert_eq!((row.basis, row.mean_s), (Basis::Unknown, None), "{row:?}");
         let (low, high) = row.interval_s.unwrap();

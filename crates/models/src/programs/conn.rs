@@ -145,7 +145,7 @@ impl Conn {
     }
 
     /// Whether the stream's sending half is to be shut down now.
-    pub(super) fn wants_shutdown(&mut self) -> bool {
+    pub(super) fn take_shutdown(&mut self) -> bool {
         match self {
             Self::Plain(plain) => plain.out.is_empty() && std::mem::take(&mut plain.ended),
             Self::Ssh(_) => false,
@@ -153,7 +153,7 @@ impl Conn {
     }
 
     /// Whether the stream is to disable Nagle's algorithm.
-    pub(super) fn wants_no_delay(&mut self) -> bool {
+    pub(super) fn take_no_delay(&mut self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Ssh(ssh) => std::mem::take(&mut ssh.wants_no_delay),

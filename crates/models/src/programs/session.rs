@@ -264,10 +264,10 @@ impl Session {
             core.indicate(Indication::Finished { request, bytes });
             self.files.leave(core);
         }
-        if self.conn.wants_shutdown() {
+        if self.conn.take_shutdown() {
             core.effects.push_back(StreamEffect::ShutdownWrite { path: self.path }.into());
         }
-        if self.conn.wants_no_delay() {
+        if self.conn.take_no_delay() {
             core.effects.push_back(StreamEffect::NoDelay { path: self.path }.into());
         }
         if has_exited && self.request.is_some() {

@@ -310,7 +310,7 @@ impl Blocks {
                     self.request_blocks(writer, object, first..end, &covered, round.now)
                 }
                 Missing::Part(number) => {
-                    self.can_examine(number, round.since, &mut left)
+                    self.spend_budget(number, round.since, &mut left)
                         && self.request_part(writer, object, number, round)
                 }
             };
@@ -323,7 +323,7 @@ impl Blocks {
     }
 
     /// Whether the work of a message suffices for a block: `left` segments.
-    fn can_examine(&self, number: u32, since: Time, left: &mut u32) -> bool {
+    fn spend_budget(&self, number: u32, since: Time, left: &mut u32) -> bool {
         let is_due = self.parts.get(&number).is_some_and(|block| block.is_due(since));
         let cost = if is_due { self.block_len(number).into() } else { 0 };
         let is_enough = cost <= *left;

@@ -72,7 +72,7 @@ impl Peer {
     }
 
     /// Calls `each` at each deadline until the session has ended: it fails within two hours.
-    fn is_given_up(&mut self, mut each: impl FnMut(&mut Self, Time)) {
+    fn run_until_given_up(&mut self, mut each: impl FnMut(&mut Self, Time)) {
         let mut now = Time::ZERO;
         while self.results.is_empty() {
             each(self, now);
@@ -103,7 +103,7 @@ fn put(sender: &mut Peer, now: Time, stream: bool) {
 fn receivers_that_only_repeat_a_status_are_given_up() {
     let mut sender = Peer::new(1, with_source());
     put(&mut sender, Time::ZERO, true);
-    sender.is_given_up(|sender, now| {
+    sender.run_until_given_up(|sender, now| {
         for datagram in sender.drain(now) {
             let Ok(Packet::Data(data)) = Packet::decode(&datagram) else { continue };
             // An empty file is complete, as if the METADATA had described one.
@@ -145,7 +145,7 @@ fn senders_of_closed_sessions_are_given_up() {
         receiver.receive(now, &datagram);
     }
     let over = over.expect("the file was described");
-    receiver.is_given_up(|receiver, now| {
+    receiver.run_until_given_up(|receiver, now| {
         if !receiver.drain(now).is_empty() {
             receiver.receive(now, &over);
         }
@@ -173,7 +173,7 @@ fn data_of_another_file_does_not_keep_a_session() {
         |datagram| matches!(Packet::decode(datagram), Ok(Packet::Data(data)) if data.is_end),
     );
     let end = end.expect("all of it was sent");
-    receiver.is_given_up(|receiver, now| {
+    receiver.run_until_given_up(|receiver, now| {
         receiver.drain(now);
         receiver.receive(now, end);
     });

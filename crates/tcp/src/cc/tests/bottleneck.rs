@@ -184,7 +184,7 @@ impl Connection {
         fits.then(|| self.paced_until.max(self.now))
     }
 
-    fn is_lost(&mut self, number: u64) -> bool {
+    fn decide_loss(&mut self, number: u64) -> bool {
         match self.path.losses {
             Losses::None => false,
             Losses::Every(first, n) => number >= first && (number - first).is_multiple_of(n),
@@ -221,7 +221,7 @@ impl Connection {
         }
         if self.queued() + 1.0 > self.path.queue {
             self.dropped += 1;
-        } else if !self.is_lost(number) {
+        } else if !self.decide_loss(number) {
             let took = Duration::from_secs_f64(MSS as f64 / self.path.rate);
             self.line_free = self.line_free.max(self.now) + took;
             let grown = self.path.rtt_growth * self.line_free.as_secs_f64();
