@@ -78,7 +78,7 @@ pub(super) fn send_folder(
     let mut items = Vec::new();
     for number in journal.waiting() {
         let Some(plan) = journal.plan(*number) else { continue };
-        let name = tree::pack_name(&label(&paths), journal.set(), *number);
+        let name = tree::pack_name(&label(&paths), journal.batch_number(), *number);
         let (source, pack) = (FileName::file(&name)?, tree::Pack::new(plan.clone()));
         items.push(Item { source: source.clone(), name, bytes: pack.len() });
         packs.add(source, pack);

@@ -169,7 +169,7 @@ impl Journal {
     }
 
     /// Number of the batch.
-    pub(crate) fn set(&self) -> u64 {
+    pub(crate) fn batch_number(&self) -> u64 {
         self.stored.set
     }
 
@@ -221,6 +221,15 @@ impl Journal {
     pub(crate) fn remove(&mut self, number: u32) -> Option<Plan> {
         self.waiting.retain(|waiting| *waiting != number);
         self.stored.packs.remove(&number)
+    }
+
+    /// Folders of the batch that contain one of these entries.
+    pub(crate) fn folders_above(&self, entries: &[Entry]) -> Vec<Entry> {
+        let above: BTreeSet<&[u8]> =
+            entries.iter().flat_map(|entry| tree::folders_above(&entry.name)).collect();
+        let all = self.stored.packs.values().flat_map(|plan| &plan.entries);
+        let folders = all.filter(|entry| entry.kind == Kind::Directory);
+        folders.filter(|entry| above.contains(&entry.name[..])).cloned().collect()
     }
 
     /// Packs that were delivered.
@@ -341,7 +350,7 @@ mod tests {
         // One that was delivered has changed.
         let (names, mut journal, earlier) = open(&[("a", "2")]);
         assert_eq!((names, earlier.files), (vec!["c".into(), "a".into()], 1));
-        assert_eq!((journal.set(), journal.waiting()), (7, &[3, 4][..]));
+        assert_eq!((journal.batch_number(), journal.waiting()), (7, &[3, 4][..]));
         assert!(journal.is_started(3) && !journal.is_started(4));
         journal.deliver(4).unwrap();
         // The receiver has the changed one, not the first.
@@ -365,7 +374,7 @@ mod tests {
         Journal::forget_delivered(state).unwrap();
         let journal = Journal::open(state, found, 4096, 8).unwrap();
         assert_eq!(waiting(&journal), ["b", "c", "a"]);
-        assert_eq!((journal.set(), journal.waiting()), (7, &[2, 3, 4][..]));
+        assert_eq!((journal.batch_number(), journal.waiting()), (7, &[2, 3, 4][..]));
     }
 
     #[test]

@@ -297,7 +297,12 @@ pub(crate) fn run(mut job: Job<SendBatch>) -> Result<ExitCode> {
     client.watch.is_one_way = is_one_way;
     client.keeps_records = keeps_records;
     client.begin()?;
-    runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
+    loop {
+        runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
+        if !client.sends_missing(&stop) {
+            break;
+        }
+    }
     if let Runner::Socket(driver) = &mut runner {
         leave(driver, &client.to_cancel(), client.job.options.light_time())?;
     }
@@ -455,14 +460,14 @@ struct UnderWay {
     bytes: u64,
     /// Bytes that were sent.
     sent: u64,
-    /// Number of them that an earlier process sent.
-    sent_before: u64,
     /// Bytes that the receiver confirmed before the end.
     confirmed: u64,
     /// Class of its files; lower ones are more urgent.
     class: usize,
     /// Whether an earlier process began it.
     is_adopted: bool,
+    /// Whether the receiver may have had all of it before this process began.
+    is_resumed: bool,
     /// Whether an earlier attempt sent a part, and the receiver has not reported which.
     is_open: bool,
 }
@@ -503,6 +508,8 @@ struct Client {
     /// Numbers of the packs to send, in order.
     waiting: VecDeque<u32>,
     active: BTreeMap<TransferId, UnderWay>,
+    /// What was delivered of packs that an earlier process began, if the receiver can list it.
+    resumed: Vec<Entry>,
     /// Bytes of all packs of this run.
     total: u64,
     /// Bytes of the packs that were delivered.
@@ -561,6 +568,7 @@ impl Client {
             phase: Phase::Loading,
             waiting: waiting.into(),
             active: BTreeMap::new(),
+            resumed: Vec::new(),
             total,
             delivered: 0,
             is_confirmed: true,
@@ -723,11 +731,7 @@ impl Client {
             match self.waiting_pack(&report.name) {
                 Some(number) => {
                     self.waiting.retain(|waiting| *waiting != number);
-                    self.watch_pack(report.id.clone(), number, true);
-                    if let Some(pack) = self.active.get_mut(&report.id) {
-                        pack.sent_before = report.bytes.min(pack.bytes);
-                        pack.sent = pack.sent_before;
-                    }
+                    self.watch_pack(report.id, number, true);
                 }
                 // Its files have changed, and are in other packs.
                 None => transport.cancel(now, &report.id),
@@ -741,7 +745,7 @@ impl Client {
     }
 
     fn pack_name(&self, number: u32) -> String {
-        tree::pack_name(&self.label, self.journal.set(), number)
+        tree::pack_name(&self.label, self.journal.batch_number(), number)
     }
 
     /// Notes that a pack is under way.
@@ -756,10 +760,10 @@ impl Client {
             number,
             bytes,
             sent: 0,
-            sent_before: 0,
             confirmed: 0,
             class,
             is_adopted,
+            is_resumed: is_adopted || is_open,
             is_open,
         };
         self.active.insert(id, pack);
@@ -887,7 +891,7 @@ impl Client {
     /// Session number of a pack in all attempts to send it. At the same address a receiver that has
     /// ended a session does not begin it again.
     fn session(&self, number: u32) -> Option<u32> {
-        let hash = hash(format!("{} {number}", self.journal.set()).as_bytes());
+        let hash = hash(format!("{} {number}", self.journal.batch_number()).as_bytes());
         let is_other = self.has_sessions() && self.job.ends.listen.port() == 0;
         is_other.then_some((hash >> 32) as u32 ^ hash as u32)
     }
@@ -1027,8 +1031,9 @@ impl Client {
         }
         self.remove_pack(pack.number);
         let Err(why) = &ended.result else {
-            if self.was_removed(pack) {
-                return self.begin_again(pack);
+            let plan = self.journal.plan(pack.number);
+            if let Some(plan) = plan.filter(|_| self.job.wish.compares && pack.is_resumed) {
+                self.resumed.extend_from_slice(&plan.entries);
             }
             self.delivered += pack.bytes;
             self.is_confirmed &= ended.is_confirmed && self.job.ends.via.is_none();
@@ -1052,21 +1057,46 @@ impl Client {
         Ok(())
     }
 
-    /// Whether a pack was delivered before the receiver listed what it has, without its files: they
-    /// were removed there since.
-    fn was_removed(&self, pack: &UnderWay) -> bool {
-        let is_resumed = pack.is_open || pack.is_adopted;
-        self.job.wish.compares && is_resumed && pack.sent == pack.sent_before
+    /// Sends what the receiver lacks of packs that an earlier process began. It may have had all of
+    /// such a pack, and its files may have been removed before they were listed. Returns whether
+    /// anything is sent.
+    fn sends_missing(&mut self, stop: &AtomicBool) -> bool {
+        let resumed = std::mem::take(&mut self.resumed);
+        if resumed.is_empty() || !self.is_delivered() {
+            return false;
+        }
+        self.bar.clear();
+        match self.add_missing(resumed, stop) {
+            Ok(is_any) => is_any,
+            Err(error) => {
+                self.phase = Phase::Stopped(format!("{error:#}"));
+                false
+            }
+        }
     }
 
-    /// Sends the files of a pack in another one, of which the receiver has nothing.
-    fn begin_again(&mut self, pack: &UnderWay) -> Result<()> {
-        let plan = self.journal.remove(pack.number);
-        for number in self.journal.add(plan.map(|plan| plan.entries).unwrap_or_default())? {
+    fn add_missing(&mut self, resumed: Vec<Entry>, stop: &AtomicBool) -> Result<bool> {
+        let mut scan = Scan { entries: resumed, ..Scan::default() };
+        let lists = Lists::request(&self.job, &scan.entries, &self.screen, stop)?;
+        let is_listed = lists.and_then(|lists| lists.leave_out(&self.job, &mut scan, stop));
+        if is_listed.is_none() {
+            self.phase = Phase::Active;
+            return Ok(false);
+        }
+        if scan.entries.iter().all(|entry| entry.kind == tree::Kind::Directory) {
+            return Ok(false);
+        }
+        // What is added to a folder changes the folder's time, which its entry sets again.
+        let mut entries = self.journal.folders_above(&scan.entries);
+        entries.extend(scan.entries.into_iter().filter(|it| it.kind != tree::Kind::Directory));
+        for number in self.journal.add(entries)? {
+            self.total += self.journal.plan(number).map_or(0, tree::Plan::len);
             self.add_pack(number)?;
             self.waiting.push_back(number);
         }
-        Ok(())
+        self.bar.set_size(self.total);
+        self.phase = Phase::Active;
+        Ok(true)
     }
 
     /// Moves the files of a delivered pack out of the way.
