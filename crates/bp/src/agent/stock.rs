@@ -392,7 +392,8 @@ impl Core {
         self.arm_clock_record(now);
     }
 
-    /// Sets the timer of the next record of the clocks. Where runs have no boot, the wall clock suffices.
+    /// Sets the timer of the next record of the clocks. Where runs have no boot, the wall clock
+    /// suffices.
     pub(super) fn arm_clock_record(&mut self, now: Time) {
         if !self.config.persistent || self.config.boot.is_none() || self.stock.bundles.is_empty() {
             return;
